@@ -1,0 +1,102 @@
+"""`dist.init` and `dist.communicator`: the pre-load memory, and what lies between idle and it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sglang_probe.agent.calls import Attributes, Call, Reader, gib_to_bytes, integer, number, text
+
+
+def _init_end(call: Call) -> Attributes:
+    pre_load = number(call.result)
+    world_size = call.notes.get("world_size") or _world_size(call)
+    scope = None if world_size is None else "min_over_ranks" if world_size > 1 else "local"
+    return {
+        "pre_load_bytes": gib_to_bytes(pre_load),
+        "pre_load_gib": pre_load,
+        "pre_load_scope": scope if pre_load is not None else None,
+        "backend": call.notes.get("backend"),
+        "distributed_init_method": call.notes.get("distributed_init_method"),
+        "world_size": world_size,
+        "groups": call.notes.get("groups", {}),
+    }
+
+
+def _world_size(call: Call) -> int | None:
+    world = (call.agent.identity.rank or {}).get("world")
+    return None if world is None else int(world["size"])
+
+
+def _world_begin(call: Call) -> Attributes:
+    arguments = call.arguments
+    world: Attributes = {
+        "communicator": "ProcessGroup",
+        "group": "world",
+        "backend": text(arguments.get("backend")),
+        "distributed_init_method": text(arguments.get("distributed_init_method")),
+        "world_size": integer(arguments.get("world_size")),
+        "world_rank": integer(arguments.get("rank")),
+    }
+    call.notes.update(world)
+    around = call.enclosing("dist.init")
+    if around is not None:
+        around.notes.update({key: world[key] for key in ("backend", "distributed_init_method", "world_size")})
+    return world
+
+
+def _world_end(call: Call) -> Attributes:
+    return dict(call.notes)
+
+
+def _coordinator_begin(call: Call) -> Attributes:
+    return {"communicator": "GroupCoordinator", "group": text(call.arguments.get("group_name"))}
+
+
+def _coordinator_end(call: Call) -> Attributes:
+    group = call.instance
+    name = text(getattr(group, "unique_name", None))
+    size = integer(getattr(group, "world_size", None))
+    around = call.enclosing("dist.init")
+    if around is not None and name is not None and size is not None:
+        around.notes.setdefault("groups", {})[name] = size
+    return {
+        "communicator": "GroupCoordinator",
+        "group": name,
+        "group_size": size,
+        "group_rank": integer(getattr(group, "rank_in_group", None)),
+        "backend": text(call.arguments.get("torch_distributed_backend")),
+    }
+
+
+def _member_begin(call: Call) -> Attributes:
+    return {"communicator": type(call.instance).__name__, "group": group_name(call)}
+
+
+def _member_end(call: Call) -> Attributes:
+    communicator = call.instance
+    available = getattr(communicator, "available", None)
+    version = getattr(communicator, "nccl_version", None)
+    return {
+        "communicator": type(communicator).__name__,
+        "group": group_name(call),
+        "group_size": integer(getattr(communicator, "world_size", None)),
+        "group_rank": integer(getattr(communicator, "rank", None)),
+        # SGLang leaves `disabled` set outside graph capture; `available` tells whether it was built.
+        "disabled": None if available is None else not available,
+        "library_version": text(version),
+    }
+
+
+def group_name(call: Call) -> str | None:
+    """Return the name of the group that the coordinator around this call is building."""
+    around = call.parent
+    while around is not None and around.target.path != "GroupCoordinator.__init__":
+        around = around.parent
+    group: Any = None if around is None else around.instance
+    return text(getattr(group, "unique_name", None))
+
+
+INIT = Reader(end=_init_end)
+WORLD = Reader(begin=_world_begin, end=_world_end)
+COORDINATOR = Reader(begin=_coordinator_begin, end=_coordinator_end)
+MEMBER = Reader(begin=_member_begin, end=_member_end)
