@@ -44,7 +44,8 @@ def _guarded(step, what):
     try:
         step()
     except Exception as error:  # in the words of site.py, which would report the hidden module's failure
-        sys.stderr.write("Error in %s; set PYTHONVERBOSE for traceback:\n%s: %s\n" % (what, type(error).__name__, error))
+        sys.stderr.write("Error in %s; set PYTHONVERBOSE for traceback:\n" % what)
+        sys.stderr.write("%s: %s\n" % (type(error).__name__, error))
 
 
 _given = os.environ.get("PYTHONPATH", "")

@@ -1,1 +1,1 @@
-"""The part that lives inside SGLang's processes. Nothing here may raise into the host, and nothing is imported early."""
+"""The part that lives inside SGLang's processes. It may not raise into them, and it imports late."""

@@ -51,7 +51,7 @@ class Call:
         return call
 
 
-def nothing(call: Call) -> Attributes:
+def nothing(_: Call) -> Attributes:
     """Say nothing: most roles know nothing before they have run."""
     return {}
 
@@ -73,7 +73,9 @@ def number(value: Any) -> float | int | None:
 
 def integer(value: Any) -> int | None:
     """Return a plain int (numpy's included), or None for anything else."""
-    return int(value) if isinstance(value, numbers.Integral) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        return None
+    return int(value)
 
 
 def text(value: Any) -> str | None:

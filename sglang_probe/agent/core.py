@@ -22,6 +22,7 @@ from sglang_probe.agent.runs import Run, join_run
 from sglang_probe.agent.targets import Target
 from sglang_probe.agent.writer import Writer
 from sglang_probe.events import names
+from sglang_probe.events.envelope import READING_KEYS
 
 _agent: Agent | None = None
 
@@ -58,10 +59,15 @@ class Agent:
         """Hook the targets of a module that has just loaded."""
         self._hooks.install(module)
 
-    # Calls: begin, then failed or ended. Each is guarded as a whole, so that SGLang's function runs exactly once.
+    # Calls: begin, then failed or ended, each guarded as a whole: SGLang's function runs exactly once whatever we do.
 
     def begin(
-        self, target: Target, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        target: Target,
+        wrapped: Callable[..., Any],
+        instance: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
     ) -> Call | None:
         """Open a span for a call, or return None where this call is not for us."""
         with self.health.guard("hook"):
@@ -88,7 +94,7 @@ class Agent:
                 self._close(call, "error")
 
     def _open(self, call: Call) -> None:
-        target, parent = call.target, call.parent
+        target = call.target
         self._tell_worker(call)
         self._stack().append(call)
         call.began_ns = time.monotonic_ns()
@@ -98,7 +104,7 @@ class Agent:
         call.span_id = f"{next(self._ids):x}"
         if target.role == "graph.capture":
             self._capturing += 1
-        call.before = self.reading(target, processes=False)
+        call.before = self.reading(processes=False)
         self._emit_call(call, "begin", attributes, before=call.before)
         call.began_ns = time.monotonic_ns()  # the span is the call, without our own reading before it
 
@@ -111,15 +117,21 @@ class Agent:
                 return
             if target.role == "graph.capture":
                 self._capturing -= 1
-            after = self.reading(target, processes=not target.in_collective)
+            after = self.reading(processes=not target.in_collective)
             attributes = self._read(call, target.reader.end)
             if target.use == "sample":
                 call.span_id = f"{next(self._ids):x}"
                 self._emit_call(call, "sample", attributes, after=after)
                 return
             self._emit_call(
-                call, kind, attributes, before=call.before, after=after, delta=delta(call.before, after),
-                duration_ns=duration, outcome="ok" if kind == "end" else "error",
+                call,
+                kind,
+                attributes,
+                before=call.before,
+                after=after,
+                delta=delta(call.before, after),
+                duration_ns=duration,
+                outcome="ok" if kind == "end" else "error",
                 exception=exceptions.describe(call.error, self._local) if call.error is not None else None,
             )
         finally:
@@ -169,14 +181,14 @@ class Agent:
 
     # Readings for the hooks and the readers.
 
-    def reading(self, target: Target, *, processes: bool) -> dict[str, Any]:
+    def reading(self, *, processes: bool) -> dict[str, Any]:
         """Return a reading of this rank's device, empty while another thread captures graphs."""
         identity = self.identity
         stack = self._stack()
         mine = any(call.target.role == "graph.capture" for call in stack)
         if self._capturing and not mine:
             self.health.degrade("readings", "graph_capture", "another thread is capturing CUDA graphs")
-            return dict.fromkeys(provenance.READING_KEYS)
+            return dict.fromkeys(READING_KEYS)
         return self._readings.read(identity.kind, identity.index, identity.uuid, processes=processes)
 
     def device_free(self) -> int | None:
@@ -206,7 +218,11 @@ class Agent:
             self.health.degrade("hook", f"target_{state}", f"{target.name}: {reason}")
         with self.health.guard("hook"):
             attributes = {
-                "target": target.name, "role": target.role, "state": state, "reason": reason, "fingerprint": body,
+                "target": target.name,
+                "role": target.role,
+                "state": state,
+                "reason": reason,
+                "fingerprint": body,
             }
             self._emit_probe(names.TARGET, f"{target.path} {state}", attributes)
 

@@ -65,7 +65,7 @@ class Hooks:
                 result = wrapped(*args, **kwargs)
             except BaseException as error:
                 agent.failed(call, error)
-                # SGLang's traceback is its own. Before 3.11 `raise` would put our frame back, so it stays, by its name.
+                # Before 3.11 `raise` puts our frame back into SGLang's traceback: its name says what it is.
                 if TRIMS_ITS_FRAME and error.__traceback__ is not None:
                     error.__traceback__ = error.__traceback__.tb_next
                 raise
@@ -77,7 +77,7 @@ class Hooks:
 
 
 def _lookup(module: ModuleType, path: str) -> Any:
-    """Return what the module or its class itself defines under `path`, unbound, or None: an inherited one is not ours."""
+    """Return what the module or class itself defines under `path`, unbound, or None: an inherited one is not it."""
     owner, _, name = path.rpartition(".")
     holder = getattr(module, owner, None) if owner else module
     return None if holder is None else vars(holder).get(name)

@@ -14,7 +14,6 @@ from typing import Any
 import sglang_probe
 from sglang_probe.agent.redact import MARK, is_secret_name, redact, redact_argv, redact_text
 from sglang_probe.agent.runs import Run
-from sglang_probe.events.envelope import READING_KEYS as READING_KEYS
 
 DISTRIBUTIONS = (
     "sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python", "triton", "transformers", "xgrammar",
@@ -28,9 +27,10 @@ _LAUNCHERS = ("sglang.launch_server", "sglang.bench_one_batch", "sglang.benchmar
 
 def process_start(run: Run) -> dict[str, Any]:
     """Return the attributes of `sglang.probe.process.start`."""
-    installed = {name: version for name in DISTRIBUTIONS if (version := _version(name)) is not None}
-    torch = sys.modules.get("torch")
-    sglang = sys.modules.get("sglang")
+    # Asking for all of them takes 4 ms, and a run's processes share one environment: its maker asks.
+    asked = DISTRIBUTIONS if run.made_here else ()
+    installed = {name: version for name in asked if (version := _version(name)) is not None}
+    torch, sglang = sys.modules.get("torch"), sys.modules.get("sglang")
     path = os.path.dirname(getattr(sglang, "__file__", None) or "") or None
     return {
         "executable": sys.executable,
@@ -38,16 +38,16 @@ def process_start(run: Run) -> dict[str, Any]:
         "argv": redact_argv(command_line()),
         "versions": {
             "python": platform.python_version(),
-            "sglang": installed.get("sglang") or _text(getattr(sglang, "__version__", None)),
-            "torch": installed.get("torch") or _text(getattr(torch, "__version__", None)),
+            "sglang": _module_version("sglang") or installed.get("sglang"),
+            "torch": _module_version("torch") or installed.get("torch"),
             "cuda": _text(getattr(getattr(torch, "version", None), "cuda", None)),
             "driver": driver_version(),
             "nccl": _nccl(torch),
-            "wrapt": installed.get("wrapt"),
-            "structlog": installed.get("structlog"),
+            "wrapt": _module_version("wrapt"),
+            "structlog": _module_version("structlog") or installed.get("structlog"),
             "probe": sglang_probe.__version__,
         },
-        "distributions": installed,
+        "distributions": installed or None,
         "sglang_path": path,
         **_checkout(path, ask_git=run.made_here),
         "environment": environment(os.environ),
@@ -151,7 +151,12 @@ def _git(path: str, *command: str) -> str | None:
     environ = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
-            ["git", "-C", path, *command], capture_output=True, text=True, timeout=5, check=True, env=environ,
+            ["git", "-C", path, *command],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+            env=environ,
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError):
@@ -166,6 +171,10 @@ def _version(distribution: str) -> str | None:
         return None
     except Exception:  # a broken dist-info is not ours to mend
         return None
+
+
+def _module_version(module: str) -> str | None:
+    return _text(vars(sys.modules[module]).get("__version__")) if module in sys.modules else None
 
 
 def _nccl(torch: Any) -> str | None:

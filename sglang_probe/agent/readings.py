@@ -106,9 +106,7 @@ def delta(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[s
     """Return after - before key by key, None where either side is unknown."""
     if before is None or after is None:
         return None
-    return {
-        key: None if before[key] is None or after[key] is None else after[key] - before[key] for key in DELTA_KEYS
-    }
+    return {key: None if before[key] is None or after[key] is None else after[key] - before[key] for key in DELTA_KEYS}
 
 
 def has_context(index: int) -> bool:

@@ -1,7 +1,7 @@
 """The table of targets: every home that a role has had in SGLang's releases, one row each.
 
-Adding a home is adding a row. Homes are looked up, never chosen by a version: a row whose attribute is not in the module
-that loaded is absent, and that is said. Multiprocessing entry points are never rows: a wrapt proxy on one makes
+Adding a home is adding a row. Homes are looked up, never chosen by a version: a row whose attribute is not in the
+module that loaded is absent, and that is said. Multiprocessing entry points are never rows: a wrapt proxy on one makes
 `Process.start` fail to pickle it.
 """
 
@@ -57,6 +57,7 @@ _V4_POOL = "sglang.srt.mem_cache.deepseek_v4_memory_pool"
 _DECODE = "sglang.srt.disaggregation.decode"
 _SPECULATIVE = "sglang.srt.speculative"
 
+# fmt: off
 TARGETS: tuple[Target, ...] = (
     # scheduler.init
     Target("scheduler.init", _SCHEDULER, "Scheduler.__init__", scheduler.ROOT,
@@ -152,6 +153,7 @@ TARGETS: tuple[Target, ...] = (
     Target(None, "sglang.srt.managers.tokenizer_manager", "TokenizerManager.__init__", scheduler.PROCESS_ROLE,
            "This process is a tokenizer worker, unless it is the launcher.", "observe"),
 )
+# fmt: on
 
 MODULES: frozenset[str] = frozenset(target.module for target in TARGETS)
 

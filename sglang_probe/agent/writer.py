@@ -12,8 +12,8 @@ from sglang_probe.agent.runs import Run, say
 class Writer:
     """Writes the lines of one process. No lock: each line is one `write` to a file opened with O_APPEND.
 
-    A forked child opens a file of its own (`forget`). A write that fails is counted, said once, and tried again with the
-    next line, since a full disk may be emptied.
+    A forked child opens a file of its own (`forget`). A write that fails is counted, said once, and tried again with
+    the next line, since a full disk may be emptied.
     """
 
     def __init__(self, run: Run) -> None:
@@ -60,5 +60,7 @@ class Writer:
         # Before anything could be written, the process that made the run speaks for all of them.
         if not self._said and (self.run.made_here or self._fd is not None):
             self._said = True
-            say(f"events are being lost: cannot write to {self.run.path}: {why}; "
-                "free some space there or set SGLANG_PROBE_DIR to a directory that can be written")
+            say(
+                f"events are being lost: cannot write to {self.run.path}: {why}; "
+                "free some space there or set SGLANG_PROBE_DIR to a directory that can be written"
+            )

@@ -27,7 +27,7 @@ class DistInit(TypedDict, total=False):
     target: Target
     pre_load_bytes: Annotated[int | None, "Free after the distributed init and before weights."]
     pre_load_gib: Annotated[float | None, "The float SGLang computed."]
-    pre_load_scope: Annotated[Literal["min_over_ranks", "local"] | None, "With more than one rank SGLang takes the minimum."]
+    pre_load_scope: Annotated[Literal["min_over_ranks", "local"] | None, "With several ranks SGLang takes the minimum."]
     backend: Annotated[str | None, "nccl, gloo, ..."]
     distributed_init_method: str | None
     world_size: int | None
@@ -179,7 +179,7 @@ class ProcessStart(TypedDict, total=False):
     prefix: str
     argv: Annotated[list[str], "Redacted."]
     versions: Versions
-    distributions: Annotated[dict[str, str], "Installed distributions that decide memory, name -> version."]
+    distributions: Annotated[dict[str, str] | None, "Distributions that decide memory; asked by the run's maker."]
     sglang_path: str | None
     sglang_commit: str | None
     sglang_dirty: bool | None

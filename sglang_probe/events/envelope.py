@@ -1,6 +1,6 @@
 """The envelope: what every line of a probe file carries, in the order in which it is written.
 
-Bytes are integers in bytes and their names end in `_bytes`. What is unknown is null, and `degraded` says why; it is never 0.
+Bytes are integers and their names end in `_bytes`. What is unknown is null, and `degraded` says why; it is never 0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`allreduce.buffers`: what a custom all-reduce asks for, or why it stayed disabled.
 
 Buffers of the first family come from `cudaMalloc` (meta: signals and a temporary, then data: the staging buffer) and
-are shared over CUDA IPC; its rank_data is a torch tensor. The second family makes one allocation in C++ (0.5.14): the sizes
-it was given are visible, the signals and graph parameters beside them are not (null, so `asked_bytes` is a lower bound).
+are shared over CUDA IPC; its rank_data is a torch tensor. The second family makes one allocation in C++ (0.5.14): the
+sizes it was given are visible, its signals and graph parameters are not (null: `asked_bytes` is a lower bound).
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from sglang_probe.agent.calls import Attributes, Call, Reader, integer, tensor_b
 from sglang_probe.agent.readers.dist import group_name
 
 _PACKAGE = "sglang.srt.distributed.device_communicators."
-_LOGGERS = tuple(
-    _PACKAGE + name for name in ("custom_all_reduce", "custom_all_reduce_utils", "custom_all_reduce_v2")
-)
+_LOGGERS = tuple(_PACKAGE + name for name in ("custom_all_reduce", "custom_all_reduce_utils", "custom_all_reduce_v2"))
 _BUFFER_KINDS = ("meta", "data")
 
 

@@ -40,8 +40,6 @@ def _sizes(runner: Any) -> list[int] | None:
     return None
 
 
-
-
 ALL = _reader("all")
 DECODE = _reader("decode", "decode_cuda_graph_runner", "graph_runner", usage="graph_mem_usage")
 PREFILL = _reader("prefill", "prefill_cuda_graph_runner", "piecewise_cuda_graph_runner")

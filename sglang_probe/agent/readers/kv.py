@@ -4,7 +4,7 @@
     rest  = available - slack - deductions            (GiB, floats; the mamba deduction is SGLang's own)
     0.5.9:  tokens = int(rest x 2^30) // bytes_per_token
     0.5.14: bytes  = int(rest x 2^30), and a rest <= 0 raises
-Source: `profile_max_num_token` of SGLang 0.5.9 and `_profile_available_bytes` of 0.5.14, model_runner_kv_cache_mixin.py.
+Source: SGLang model_runner_kv_cache_mixin.py, 0.5.9 `profile_max_num_token`, 0.5.14 `_profile_available_bytes`.
 
 `available` is observed, never measured: SGLang's measuring function empties torch's cache and runs a collective.
 """
@@ -54,9 +54,7 @@ def _budget(call: Call, unit: str) -> Attributes:
     return terms
 
 
-def _rest(
-    available: float | None, pre_load: float | None, fraction: float | None, notes: Attributes
-) -> float | None:
+def _rest(available: float | None, pre_load: float | None, fraction: float | None, notes: Attributes) -> float | None:
     if "rest_after_mamba" in notes:
         after: float = notes["rest_after_mamba"]
         return after
@@ -104,7 +102,8 @@ def _verify(call: Call, terms: Attributes, rest: float | None) -> tuple[bool | N
         expected //= cell
     if expected == result:
         return True, None
-    return False, f"the terms give {expected} {terms['result_unit']}, SGLang returned {result}: its formula has another term"
+    unit = terms["result_unit"]
+    return False, f"the terms give {expected} {unit}, SGLang returned {result}: its formula has another term"
 
 
 def _verify_raise(terms: Attributes, rest: float) -> tuple[bool | None, str | None]:
