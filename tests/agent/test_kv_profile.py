@@ -49,8 +49,8 @@ def mixin(available: float, *, unit: str, hidden: float = 0.0, mamba: float | No
                 raise ValueError(f"nothing left (minimum viable = 1 - available/pre = {minimum:.4f}). More words.")
             return int(rest * GIB)
 
-    del (ModelRunnerKVCacheMixin._profile_available_bytes if unit == "tokens" else
-         ModelRunnerKVCacheMixin.profile_max_num_token)  # fmt: skip
+    absent = "_profile_available_bytes" if unit == "tokens" else "profile_max_num_token"
+    delattr(ModelRunnerKVCacheMixin, absent)
     module.get_available_gpu_memory = get_available_gpu_memory  # type: ignore[attr-defined]
     module.ModelRunnerKVCacheMixin = ModelRunnerKVCacheMixin  # type: ignore[attr-defined]
     return module
