@@ -145,7 +145,14 @@ def dumps(value: Any) -> bytes:
             return rendered
         except Exception:  # lone surrogates, integers over 64 bits: the standard library takes them
             pass
-    return json.dumps(_finite(value), default=str, separators=(",", ":")).encode("ascii")
+    try:
+        return _encode(value)
+    except ValueError:  # NaN and infinities are no JSON
+        return _encode(_finite(value))
+
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value, default=str, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def _finite(value: Any) -> Any:
