@@ -59,7 +59,7 @@ def target() -> Callable[..., Target]:
     from sglang_probe.agent.calls import Reader
 
     def make(path: str, **row: Any) -> Target:
-        row = {"role": "weights.load", "module": MODULE, "reader": Reader(), "why": "a test"} | row
+        row = {"role": "weights.load", "module": MODULE, "reader": Reader(), "why": "a test", **row}
         return Target(path=path, **row)
 
     return make

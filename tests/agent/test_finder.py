@@ -45,7 +45,12 @@ def run(tmp_path: Path) -> Run:
         script = tmp_path / "script.py"
         script.write_text(code)
         return subprocess.run(
-            [sys.executable, str(script)], env={**kept, **given}, cwd=tmp_path, capture_output=True, text=True, timeout=60
+            [sys.executable, str(script)],
+            env={**kept, **given},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
 
     return start
@@ -80,7 +85,11 @@ def test_the_module_keeps_its_own_loader_and_source(run: Run) -> None:
 
 
 def test_a_reloaded_module_is_hooked_again(run: Run, tmp_path: Path) -> None:
-    done = run(IMPORT + "import importlib\nimportlib.reload(module)\nprint(type(vars(module.DetokenizerManager)['__init__']).__name__)")
+    done = run(
+        IMPORT
+        + "import importlib\nimportlib.reload(module)\n"
+        + "print(type(vars(module.DetokenizerManager)['__init__']).__name__)"
+    )
     assert done.stdout == "FunctionWrapper\n"
     reports = [e for e in events(tmp_path) if e["event"] == "sglang.probe.target"]
     assert ["applied", "applied"] == [report["attributes"]["state"] for report in reports]
@@ -123,7 +132,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("missing", ["wrapt", "structlog"])
-def test_without_a_dependency_the_host_runs_and_one_line_says_what_to_do(run: Run, tmp_path: Path, missing: str) -> None:
+def test_without_a_dependency_the_host_runs_and_one_line_says_what_to_do(
+    run: Run, tmp_path: Path, missing: str
+) -> None:
     code = IMPORT + "import importlib; importlib.reload(module); print(module.DetokenizerManager().built)"
     done = run(code, block=(missing,))
     assert (done.returncode, done.stdout) == (0, "True\n")

@@ -155,10 +155,18 @@ def test_a_static_method_stays_one(probe: Any, target: MakeTarget) -> None:
 
 
 def test_every_row_reports_what_became_of_it(probe: Any, target: MakeTarget) -> None:
-    rows = [target("Runner.outer"), target("Runner.inner", unless="Runner.outer"), target("Runner.gone"), target("No.way")]
+    rows = [
+        target("Runner.outer"),
+        target("Runner.inner", unless="Runner.outer"),
+        target("Runner.gone"),
+        target("No.way"),
+    ]
     probe.hook(rows, Runner=fresh())
     assert probe.states() == {
-        "Runner.outer": "applied", "Runner.inner": "nested", "Runner.gone": "absent", "No.way": "absent",
+        "Runner.outer": "applied",
+        "Runner.inner": "nested",
+        "Runner.gone": "absent",
+        "No.way": "absent",
     }
 
 

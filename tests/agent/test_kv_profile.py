@@ -128,4 +128,4 @@ def test_the_observed_measurement_is_the_identical_object(probe: Any) -> None:
     measured = object()
     module.get_available_gpu_memory = lambda: measured  # type: ignore[attr-defined]
     probe.agent.hook(module)
-    assert module.get_available_gpu_memory() is measured  # type: ignore[attr-defined]
+    assert module.get_available_gpu_memory() is measured

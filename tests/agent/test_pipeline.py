@@ -100,7 +100,11 @@ def test_an_object_over_the_line_limit_is_split_by_whole_keys(lines: Lines) -> N
     assert merged(objects) == {"effective": values, "given": None}
 
 
-@given(st.dictionaries(st.text(max_size=20), st.one_of(st.text(max_size=9000), st.integers(), st.floats(), st.none()), max_size=30))
+@given(
+    st.dictionaries(
+        st.text(max_size=20), st.one_of(st.text(max_size=9000), st.integers(), st.floats(), st.none()), max_size=30
+    )
+)
 def test_no_line_is_over_the_limit_whatever_the_attributes(attributes: dict[str, Any]) -> None:
     lines = Lines()
     emit(lines, message="m", attributes=attributes)
@@ -108,11 +112,13 @@ def test_no_line_is_over_the_limit_whatever_the_attributes(attributes: dict[str,
     assert set(merged(lines.objects())) == set(attributes)
 
 
-@given(st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(st.characters(codec=None))),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
-    max_leaves=10,
-))
+@given(
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(st.characters(codec=None))),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+        max_leaves=10,
+    )
+)
 def test_whatever_is_written_is_json_with_and_without_orjson(value: Any) -> None:
     import orjson
 

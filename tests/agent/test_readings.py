@@ -46,22 +46,22 @@ class Cuda:
 
 
 class FakeNvml(SimpleNamespace):
-    nvmlMemory_v2 = 2
+    nvmlMemory_v2 = 2  # noqa: N815  # NVML's own name, as the next four
 
     def __init__(self) -> None:
         super().__init__(asked=[])
 
-    def nvmlInit(self) -> None:
+    def nvmlInit(self) -> None:  # noqa: N802
         self.asked.append("nvmlInit")
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
         return uuid
 
-    def nvmlDeviceGetMemoryInfo(self, handle: str, version: int) -> SimpleNamespace:
+    def nvmlDeviceGetMemoryInfo(self, handle: str, version: int) -> SimpleNamespace:  # noqa: N802
         assert (handle, version) == (UUID, self.nvmlMemory_v2)
         return SimpleNamespace(total=TOTAL + 5, reserved=5, used=TOTAL - FREE, free=FREE)
 
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[SimpleNamespace]:
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[SimpleNamespace]:  # noqa: N802
         self.asked.append("processes")
         return [SimpleNamespace(pid=1, usedGpuMemory=None)]
 
@@ -76,7 +76,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cuda]:
     def put(contexts: set[int], *, capturing: bool = False, nvml: Any = None) -> Cuda:
         cuda = Cuda(contexts, capturing)
         core = SimpleNamespace(_cuda_hasPrimaryContext=lambda index: index in cuda.contexts)
-        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, _C=core, version=SimpleNamespace(hip=None)))
+        monkeypatch.setitem(
+            sys.modules, "torch", SimpleNamespace(cuda=cuda, _C=core, version=SimpleNamespace(hip=None))
+        )
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
         return cuda
 
@@ -109,7 +111,9 @@ def test_every_key_of_a_reading_is_there_and_filled(health: Health, install: Any
     assert tuple(reading) == READING_KEYS
     assert [key for key, value in reading.items() if value is None] == []
     assert (reading["device_free_bytes"], reading["device_total_bytes"]) == (FREE, TOTAL)
-    assert reading["nvml_processes"] == [{"pid": 1, "bytes": None, **{k: reading["nvml_processes"][0][k] for k in ("start_ticks", "name")}}]
+    assert reading["nvml_processes"] == [
+        {"pid": 1, "bytes": None, **{k: reading["nvml_processes"][0][k] for k in ("start_ticks", "name")}}
+    ]
     assert reasons(health) == set()
 
 

@@ -10,12 +10,16 @@ from sglang_probe.agent.redact import MARK, redact, redact_argv, redact_text
 SECRET = "s3cr3tValue0123456789"
 
 
-@pytest.mark.parametrize("name", ["api_key", "admin_api_key", "hf_token", "password", "secret", "AUTHORIZATION", "api-key"])
+@pytest.mark.parametrize(
+    "name", ["api_key", "admin_api_key", "hf_token", "password", "secret", "AUTHORIZATION", "api-key"]
+)
 def test_a_value_whose_name_says_secret_is_hidden(name: str) -> None:
     assert redact({name: SECRET}) == {name: MARK}
 
 
-@pytest.mark.parametrize("name", ["max_total_tokens", "tokenizer_path", "tokenizer_mode", "num_tokens", "key_size", "keyboard"])
+@pytest.mark.parametrize(
+    "name", ["max_total_tokens", "tokenizer_path", "tokenizer_mode", "num_tokens", "key_size", "keyboard"]
+)
 def test_a_name_that_only_looks_like_one_is_kept(name: str) -> None:
     assert redact({name: SECRET}) == {name: SECRET}
 

@@ -21,8 +21,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 def dead_process() -> ProcessKey:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
-        key = ProcessKey(this_process().boot_id, child.pid, start_ticks(child.pid))
-    return key
+        started = start_ticks(child.pid)
+    return ProcessKey(this_process().boot_id, child.pid, started)
 
 
 def test_the_first_process_makes_an_id_that_its_child_joins(environ: dict[str, str]) -> None:
@@ -65,7 +65,7 @@ def test_a_relative_directory_is_fixed_by_the_first_process(
 def test_a_run_id_cannot_lead_out_of_the_directory(environ: dict[str, str], hostile: str) -> None:
     environ[RUN_ID] = hostile
     run = join_run(environ)
-    assert os.path.dirname(os.path.abspath(run.path)) == run.directory
+    assert Path(run.path).resolve().parent == Path(run.directory)
     assert run.path != run.directory
 
 

@@ -24,14 +24,14 @@ def wait(pid: int) -> int:
 
 def test_nothing_is_made_before_the_first_line(run: Run) -> None:
     Writer(run)
-    assert not os.path.exists(run.directory)
+    assert not Path(run.directory).exists()
 
 
 def test_directory_and_file_are_for_their_owner_alone(run: Run) -> None:
     writer = Writer(run)
     writer.write(b"{}")
-    assert stat.S_IMODE(os.stat(run.path).st_mode) == 0o700
-    assert stat.S_IMODE(os.stat(writer.path()).st_mode) == 0o600
+    assert stat.S_IMODE(Path(run.path).stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(writer.path()).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("end", ["exit", "kill"])

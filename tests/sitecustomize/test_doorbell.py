@@ -117,7 +117,9 @@ def test_a_users_package_named_sitecustomize_runs_too(start: Start, tmp_path: Pa
     assert answer(start(f"import sys; assert sys.users_ran; {ASK}", path=(package.parent,)))["armed"] is True
 
 
-def test_a_users_sitecustomize_that_raises_runs_once_and_is_reported_as_python_would(start: Start, tmp_path: Path) -> None:
+def test_a_users_sitecustomize_that_raises_runs_once_and_is_reported_as_python_would(
+    start: Start, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     body = f"open({str(log)!r}, 'a').write('ran ')\nraise ValueError('mine')"
     users = users_sitecustomize(tmp_path / "users", body)
@@ -127,7 +129,9 @@ def test_a_users_sitecustomize_that_raises_runs_once_and_is_reported_as_python_w
     assert done.stderr == "Error in sitecustomize; set PYTHONVERBOSE for traceback:\nValueError: mine\n"
 
 
-def test_a_users_sitecustomize_that_ends_the_process_ends_it_as_it_would_without_us(start: Start, tmp_path: Path) -> None:
+def test_a_users_sitecustomize_that_ends_the_process_ends_it_as_it_would_without_us(
+    start: Start, tmp_path: Path
+) -> None:
     users = users_sitecustomize(tmp_path / "users", "raise SystemExit(7)")
     with_us, without_us = start(path=(users,)), start(PYTHONPATH=str(users))
     assert with_us.returncode == without_us.returncode != 0
@@ -166,12 +170,15 @@ def test_what_the_users_sitecustomize_does_to_pythonpath_is_kept(start: Start, t
 
 
 def test_the_first_armed_process_exports_which_python_it_is(start: Start) -> None:
-    code = "import os, sys; print(os.environ['SGLANG_PROBE_PYTHON'] == sys.prefix + os.pathsep + sys.implementation.cache_tag)"
+    this = "sys.prefix + os.pathsep + sys.implementation.cache_tag"
+    code = f"import os, sys; print(os.environ['SGLANG_PROBE_PYTHON'] == {this})"
     assert start(code).stdout == "True\n"
 
 
-@pytest.mark.parametrize("reference", ["/another/prefix" + os.pathsep + str(sys.implementation.cache_tag),
-                                       sys.prefix + os.pathsep + "cpython-39"])
+@pytest.mark.parametrize(
+    "reference",
+    ["/another/prefix" + os.pathsep + str(sys.implementation.cache_tag), sys.prefix + os.pathsep + "cpython-39"],
+)
 def test_a_descendant_with_another_prefix_or_cache_tag_is_left_alone(start: Start, reference: str) -> None:
     told = answer(start(SGLANG_PROBE_PYTHON=reference))
     assert told["armed"] is False
@@ -181,7 +188,9 @@ def test_a_checkout_that_is_importable_but_not_on_pythonpath_arms_nothing(tmp_pa
     # An editable install puts the checkout on sys.path of every Python of its environment.
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import sitecustomize; {ASK}"
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("SGLANG_PROBE", "PYTHON"))}
-    done = subprocess.run([sys.executable, "-S", "-c", code], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert answer(done)["armed"] is False
 
 
@@ -209,7 +218,11 @@ def test_an_older_python_starts_unharmed(python: str, tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("SGLANG_PROBE", "PYTHON"))}
     code = "import os, sys; print('SGLANG_PROBE_PYTHON' in os.environ or 'sglang_probe' in sys.modules)"
     done = subprocess.run(
-        [python, "-B", "-c", code], env={**environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True
+        [python, "-B", "-c", code],
+        env={**environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
