@@ -1,0 +1,142 @@
+"""Processes -> launches: which of them were started together?
+
+A run id is not enough. torchrun gives every rank an id of its own, `--nnodes` every host, and a user's own id may have
+been started twice. So the process trees of a run id are taken apart where a rank comes again; then launches that met in
+one world are put together, whatever their run ids; then what is left of a run id, where it ran at the same time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+
+from sglang_probe.collect.clock import Clock
+from sglang_probe.collect.launch import Launch, Member, order
+from sglang_probe.collect.processes import ProcessEvents, sortable
+
+
+def launches(processes: Iterable[ProcessEvents], clock: Clock) -> list[Launch]:
+    """Return the launches, ordered by their start. A process that started several is a member of each."""
+    members = [Member(process, clock) for process in processes]
+    members.sort(key=lambda member: (member.start, sortable(member.process.key)))
+    parents = _parents(members)
+    found = [launch for family in _families(members, parents) for launch in _waves(family, parents)]
+    return sorted(_joined_by_run_id(_joined_by_world(found)), key=order)
+
+
+def _parents(members: list[Member]) -> dict[Member, Member]:
+    """Return each member's parent process, where that is a member of the same run id on the same boot."""
+    by_pid: defaultdict[tuple[str, str, int], list[Member]] = defaultdict(list)
+    for member in members:
+        by_pid[member.process.key.run_id, member.boot, member.process.key.pid].append(member)
+    found = {}
+    for member in members:
+        proc = member.process.records[0].proc
+        if proc is not None and proc.parent is not None:
+            namesakes = by_pid.get((member.process.key.run_id, member.boot, proc.parent), [])
+            older = [other for other in namesakes if other is not member and _ticks(other) <= _ticks(member)]
+            if older:
+                found[member] = max(older, key=_ticks)
+    return found
+
+
+def _ticks(member: Member) -> int:
+    return member.process.key.start_ticks or 0
+
+
+def _families(members: list[Member], parents: dict[Member, Member]) -> Iterable[list[Member]]:
+    """Return the process trees, each in the order of `members`."""
+    root = {member: member for member in members}
+
+    def find(member: Member) -> Member:
+        while root[member] is not member:
+            root[member] = member = root[root[member]]
+        return member
+
+    for child, parent in parents.items():
+        root[find(child)] = find(parent)
+    trees: defaultdict[Member, list[Member]] = defaultdict(list)
+    for member in members:
+        trees[find(member)].append(member)
+    return trees.values()
+
+
+def _waves(family: list[Member], parents: dict[Member, Member]) -> list[Launch]:
+    """Take a tree apart where a rank comes again: one process may start several servers, one after the other."""
+    waves: list[Launch] = []
+    for member in family:
+        if member.is_rank:
+            if not waves or waves[-1].repeats(member):
+                waves.append(Launch([]))
+            waves[-1].add(member)
+    if len(waves) < 2:
+        return [Launch(family)]
+    starters = [_ancestors(wave, parents) for wave in waves]
+    starts = [wave.start for wave in waves]
+    for member in family:
+        if not member.is_rank:
+            started = [wave for wave, ancestors in zip(waves, starters, strict=True) if member in ancestors]
+            first, *others = started or [waves[_nearest(starts, member.start)]]
+            first.add(member)
+            for wave in others:
+                wave.share(member)
+    return waves
+
+
+def _ancestors(launch: Launch, parents: dict[Member, Member]) -> set[Member]:
+    found: set[Member] = set()
+    for member in launch.members:
+        parent = parents.get(member)
+        while parent is not None and parent not in found:
+            found.add(parent)
+            parent = parents.get(parent)
+    return found
+
+
+def _nearest(starts: list[int], start: int) -> int:
+    return min(range(len(starts)), key=lambda index: abs(starts[index] - start))
+
+
+def _joined_by_world(found: list[Launch]) -> list[Launch]:
+    """Join launches whose members met in one world at the same time, each rank of it once."""
+    meetings: defaultdict[Hashable, list[Launch]] = defaultdict(list)
+    for launch in sorted(found, key=order):
+        places = {
+            (member.world.key, member.boot if member.world.key.is_local else "")
+            for member in launch.members
+            if member.world is not None
+        }
+        for place in places:
+            meetings[place].append(launch)
+    return _join(found, meetings.values(), lambda one, other: not one.places.isdisjoint(other.places))
+
+
+def _joined_by_run_id(found: list[Launch]) -> list[Launch]:
+    """Join launches of one run id that ran at the same time, where nothing shows that they were started apart."""
+    same_id: defaultdict[Hashable, list[Launch]] = defaultdict(list)
+    for launch in sorted(found, key=order):
+        for run_id in {member.process.key.run_id for member in launch.members}:
+            same_id[run_id].append(launch)
+    return _join(found, same_id.values(), Launch.excludes)
+
+
+def _join(
+    found: list[Launch], buckets: Iterable[list[Launch]], apart: Callable[[Launch, Launch], bool]
+) -> list[Launch]:
+    """Join launches that share a bucket and overlap in time, unless `apart`; the nearest in start first."""
+    joined: dict[Launch, Launch] = {}
+    for bucket in buckets:
+        heads: list[Launch] = []
+        for launch in bucket:
+            current = launch
+            while current in joined:
+                current = joined[current]
+            if current in heads:
+                continue
+            partners = [head for head in heads if head.overlaps(current) and not apart(head, current)]
+            if partners:
+                joined[current] = min(partners, key=lambda head: abs(head.start - launch.start))
+                joined[current].absorb(current)
+            else:
+                heads.append(current)
+    return [launch for launch in found if launch not in joined]

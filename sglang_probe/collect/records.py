@@ -1,0 +1,150 @@
+"""One line of a probe file as a record: what orders and groups it is decoded, what is heavy waits as bytes.
+
+Field names and units are those of `sglang_probe.events.envelope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding bytes of unknown origin can raise. A million brackets are a RecursionError."""
+
+
+class Proc(msgspec.Struct, frozen=True, gc=False):
+    """`proc` of the envelope."""
+
+    start_ticks: int | None = None
+    parent: int | None = None
+    role: str = "other"
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """`span` of the envelope."""
+
+    id: str
+    parent: str | None = None
+
+
+class RankPart(msgspec.Struct, frozen=True, gc=False):
+    """Position in one dimension of parallelism."""
+
+    rank: int
+    size: int
+
+
+class Rank(msgspec.Struct, frozen=True, gc=False):
+    """Where a process stands among the ranks; None until known or where the dimension does not exist."""
+
+    dp: RankPart | None = None
+    pp: RankPart | None = None
+    attn_cp: RankPart | None = None
+    moe_dp: RankPart | None = None
+    tp: RankPart | None = None
+    ep: RankPart | None = None
+    world: RankPart | None = None
+    node: int | None = None
+
+
+class NvmlProcess(msgspec.Struct, frozen=True, gc=False):
+    """One process that NVML lists on a device, as read."""
+
+    pid: int
+    bytes: int | None = None
+    start_ticks: int | None = None
+    name: str | None = None
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """Memory at one moment."""
+
+    device_total_bytes: int | None = None
+    device_free_bytes: int | None = None
+    torch_allocated_bytes: int | None = None
+    torch_reserved_bytes: int | None = None
+    torch_peak_allocated_bytes: int | None = None
+    torch_peak_reserved_bytes: int | None = None
+    nvml_total_bytes: int | None = None
+    nvml_reserved_bytes: int | None = None
+    nvml_used_bytes: int | None = None
+    nvml_free_bytes: int | None = None
+    nvml_processes: tuple[NvmlProcess, ...] | None = None
+    host_rss_bytes: int | None = None
+    host_available_bytes: int | None = None
+
+
+class Record(msgspec.Struct, gc=False):
+    """One event. A `Raw` field is a view into the bytes that were read: a `Part` decodes it.
+
+    Events of an unknown name are kept, keys of a newer minor version ignored; so is `delta`, which is after - before.
+    """
+
+    schema: str
+    ts: str
+    mono_ns: int
+    event: str
+    run_id: str
+    seq: int
+    host: str
+    pid: int
+    proc: Proc | None = None
+    role: str | None = None
+    kind: str | None = None
+    boot_id: str | None = None
+    rank: msgspec.Raw = msgspec.Raw()
+    worker: str | None = None
+    draft_index: int | None = None
+    device: msgspec.Raw = msgspec.Raw()
+    span: Span | None = None
+    before: msgspec.Raw = msgspec.Raw()
+    after: msgspec.Raw = msgspec.Raw()
+    duration_ns: int | None = None
+    exception: msgspec.Raw = msgspec.Raw()
+    attributes: msgspec.Raw = msgspec.Raw()
+    degraded: msgspec.Raw = msgspec.Raw()
+    part: int | None = None
+    parts: int | None = None
+
+
+HEAVY = ("rank", "device", "before", "after", "exception", "attributes", "degraded")
+"""The fields of a Record that wait as bytes."""
+
+
+NULL = msgspec.Raw(b"null")
+_NONE = (NULL, msgspec.Raw(b"[]"))  # most events have nothing degraded: not worth a decoder's call
+
+
+class Part(Generic[T]):
+    """Decodes one kind of heavy field."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._decode: Callable[[msgspec.Raw], T] = msgspec.json.Decoder(kind).decode
+
+    def __call__(self, raw: msgspec.Raw) -> T | None:
+        """Return the value; None where it is null, absent, an empty list, or not what the contract says."""
+        if not raw or raw in _NONE:
+            return None
+        try:
+            return self._decode(raw)
+        except BROKEN:
+            return None
+
+
+reading_of = Part(Reading)
+rank_of = Part(Rank)
+object_of: Part[dict[str, Any]] = Part(dict[str, Any])
+
+
+def is_broken(raw: msgspec.Raw, value: object) -> bool:
+    """Say whether `value` is None because the bytes could not be decoded."""
+    return value is None and bool(raw) and raw not in _NONE
+
+
+def attributes_of(record: Record) -> dict[str, Any]:
+    """Decode a record's attributes; empty where there are none."""
+    return object_of(record.attributes) or {}

@@ -1,0 +1,123 @@
+"""What reading found that was not a whole event, so that no loss is silent."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+MAX_EXAMPLES: Final = 3
+"""Places named per kind of loss; the count goes on."""
+MAX_EXAMPLE_TEXT: Final = 80
+
+KINDS: Final[dict[str, tuple[bool, str]]] = {
+    "unreadable_file": (True, "a file could not be read"),
+    "torn_tail": (True, "the last line of a file is cut off: its process was ended while it wrote, or is writing now"),
+    "torn_line": (True, "a line is cut off in the middle of a file: a short write"),
+    "wrong_shape": (True, "a line is of the probe but a field of it has the wrong type or is missing"),
+    "missing_part": (True, "a part of an event that was split over several lines is missing"),
+    "seq_gap": (True, "sequence numbers are missing: their events were lost (those of cut-off lines included)"),
+    "long_line": (False, "a line is too long to be an event"),
+    "foreign_line": (False, "a line is not a probe event"),
+    "foreign_file": (False, "a file holds no probe event"),
+    "empty_file": (False, "a file is empty"),
+    "nested_directory": (False, "a directory inside a run directory was not read"),
+    "not_utf8": (False, "bytes that are not UTF-8 were replaced"),
+    "nul_bytes": (False, "NUL bytes were skipped"),
+    "blank_line": (False, "a line is blank"),
+    "duplicate_line": (False, "an event came twice and was counted once"),
+    "duplicate_file": (False, "a file was named twice and read once"),
+    "same_seq": (False, "two different events of one process have the same sequence number; both were kept"),
+    "reordered": (False, "an event stood out of its order and was put back"),
+    "newer_minor": (False, "an event has a newer minor schema version; keys that are not known here were ignored"),
+    "other_schema": (False, "an event names a schema version that no probe wrote; it was read all the same"),
+    "unknown_event": (False, "an event has a name that is not known here; it was kept"),
+}
+"""Kind of loss -> is data gone, and what it is. Listed in this order."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where something was found."""
+
+    file: str
+    line: int | None = None
+    """From 1; None when it is about the whole file."""
+    text: str | None = None
+    """The beginning of what was there."""
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """One kind of loss: how often, and the first places."""
+
+    kind: str
+    """A key of KINDS."""
+    count: int
+    says: str
+    """One plain sentence."""
+    lost: bool
+    """True when data is gone; False when it was only noted (a duplicate, a reordered line, a newer minor)."""
+    examples: tuple[Place, ...] = ()
+
+
+class ReadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read, and what of it was not an event."""
+
+    files: int = 0
+    """Files that held events."""
+    lines: int = 0
+    bytes: int = 0
+    events: int = 0
+    losses: tuple[Loss, ...] = ()
+    other_runs: int = 0
+    """Runs beside the newest one in a directory of runs; they were not returned."""
+
+    @property
+    def clean(self) -> bool:
+        """True when every line was a whole event of ours, once, in order."""
+        return not self.losses
+
+
+class Tally:
+    """Counts losses while reading."""
+
+    def __init__(self) -> None:
+        self.files = self.lines = self.bytes = self.events = self.other_runs = 0
+        self._counts: dict[str, int] = {}
+        self._examples: dict[str, list[Place]] = {}
+
+    def add(
+        self, kind: str, file: str, line: int | None = None, text: bytes | str | None = None, count: int = 1
+    ) -> None:
+        """Count `count` losses of one kind of KINDS, and keep the place if it is among the first."""
+        self._counts[kind] = self._counts.get(kind, 0) + count
+        examples = self._examples.setdefault(kind, [])
+        if len(examples) < MAX_EXAMPLES:
+            examples.append(Place(file, line, _shown(text)))
+
+    def count(self, kind: str) -> int:
+        """Return how many losses of this kind were counted so far."""
+        return self._counts.get(kind, 0)
+
+    def report(self) -> ReadReport:
+        """Return what was counted, in the order of KINDS."""
+        losses = tuple(
+            Loss(kind, self._counts[kind], says, lost, tuple(self._examples[kind]))
+            for kind, (lost, says) in KINDS.items()
+            if kind in self._counts
+        )
+        return ReadReport(
+            files=self.files,
+            lines=self.lines,
+            bytes=self.bytes,
+            events=self.events,
+            losses=losses,
+            other_runs=self.other_runs,
+        )
+
+
+def _shown(text: bytes | str | None) -> str | None:
+    if isinstance(text, bytes):
+        text = text[: MAX_EXAMPLE_TEXT * 4].decode("utf-8", "replace")
+    if text is None or len(text) <= MAX_EXAMPLE_TEXT:
+        return text
+    return text[: MAX_EXAMPLE_TEXT - 3] + "..."
