@@ -1,0 +1,65 @@
+"""A process of a run while its timeline is made: its identity, its steps, and whether it still runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from sglang_probe.collect.clock import Clock, boot_of
+from sglang_probe.collect.processes import ProcessEvents, sortable
+from sglang_probe.timeline.identity import Identity
+from sglang_probe.timeline.model import Step
+from sglang_probe.timeline.spans import Draft
+
+
+class Actor(msgspec.Struct, eq=False):
+    """One process. `drafts` change state once, when the whole run is known."""
+
+    process: ProcessEvents
+    identity: Identity
+    label: str | None
+    drafts: list[Draft]
+    alive: bool | None
+
+    @property
+    def name(self) -> str:
+        """How it is called in a sentence."""
+        return self.label or f"{self.identity.role} (pid {self.process.key.pid})"
+
+    @property
+    def boot(self) -> str:
+        """The boot whose monotonic clock it used."""
+        return boot_of(self.process)
+
+    @property
+    def order(self) -> tuple[str, str, int, int]:
+        """Orders actors where time does not."""
+        return sortable(self.process.key)
+
+    def last_ns(self, clock: Clock) -> int:
+        """Return when it last wrote."""
+        return clock.at(self.boot, max(record.mono_ns for record in self.process.records))
+
+    def unfinished(self) -> list[Draft]:
+        """Return the steps that were running when it last wrote, outermost first.
+
+        A step inside a finished one has ended too: its line is lost, and it says nothing about how the process ended.
+        """
+        closed = {draft.step.id for draft in self.drafts if draft.closed_seq is not None}
+        parents = {draft.step.id: draft.step.parent for draft in self.drafts}
+        return [
+            draft
+            for draft in self.drafts
+            if draft.closed_seq is None and closed.isdisjoint(ancestors(draft.step, parents))
+        ]
+
+
+def ancestors(step: Step, parents: dict[str, str | None]) -> Iterable[str]:
+    """Return the ids of the steps around one, innermost first; a circle ends where it closes."""
+    found: dict[str, None] = {}
+    current = step.parent
+    while current is not None and current in parents and current not in found and current != step.id:
+        found[current] = None
+        current = parents[current]
+    return found

@@ -1,0 +1,96 @@
+"""How well the probe did: what it hooked, what it could not read, what got lost on the way to here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sglang_probe.collect.records import Record, attributes_of
+from sglang_probe.events import names
+from sglang_probe.timeline.model import Degradation, Health, Missing, Process, Target
+from sglang_probe.timeline.spans import degradations_of
+from sglang_probe.timeline.values import integer, table
+
+
+def degradations(records: Iterable[Record]) -> tuple[Degradation, ...]:
+    """Return what a process could not do, counted: each event says it once, and the probe's own count may be higher."""
+    counts: dict[tuple[str, str], int] = {}
+    details: dict[tuple[str, str], str | None] = {}
+    told: dict[tuple[str, str], int] = {}
+    for record in records:
+        for one in degradations_of(record.degraded) or ():
+            key = one.source, one.reason
+            counts[key] = counts.get(key, 0) + 1
+            details[key] = details.get(key) or one.detail
+        if record.event == names.DEGRADED:
+            for name, count in table(attributes_of(record), "counts").items():
+                source, _, reason = name.partition(":")
+                if isinstance(count, int):
+                    told[source, reason] = max(count, told.get((source, reason), 0))
+    return tuple(
+        Degradation(
+            source=source,
+            reason=reason,
+            detail=details.get((source, reason)),
+            count=max(counts.get((source, reason), 0), told.get((source, reason), 0)),
+        )
+        for source, reason in sorted(counts.keys() | told.keys())
+    )
+
+
+def dropped(records: Iterable[Record]) -> int:
+    """Return how many events the probe itself says it could not write."""
+    said = (integer(attributes_of(record), "dropped_events") for record in records if record.event == names.DEGRADED)
+    return max((count for count in said if count is not None), default=0)
+
+
+def health_of(processes: Sequence[Process], missing: Sequence[Missing]) -> Health:
+    """Sum up a run. A run in which no memory role was hooked is a failure of the probe, and is said loudly."""
+    targets = [target for process in processes for target in process.targets]
+    applied = {target.role for target in targets if target.role is not None and target.state == "applied"}
+    applied |= {step.phase for process in processes for step in process.steps}
+    failed = _once(target for target in targets if target.state in {"failed", "displaced"})
+    lost = sum(process.lost_events for process in processes)
+    torn = sum(process.torn_tail for process in processes)
+    says = []
+    if not applied:
+        says.append("no memory role was hooked in any process: the probe saw nothing of this run's memory")
+    if failed:
+        names_of_three = ", ".join(str(one.target) for one in failed[:3])
+        says.append(f"hooks failed or were displaced ({len(failed)}): {names_of_three}")
+    if lost:
+        says.append(f"events are lost ({lost})")
+    if torn:
+        says.append(f"files end in a cut-off line ({torn})")
+    if missing:
+        says.append(f"ranks are missing ({len(missing)}): {_ranks(missing)}")
+    return Health(
+        ok=not says,
+        says=tuple(says),
+        memory_roles=tuple(role for role in names.ROLES if role in applied),
+        absent_roles=tuple(role for role in names.ROLES if role not in applied),
+        failed_targets=failed,
+        degraded=_summed(process.degraded for process in processes),
+        lost_events=lost,
+    )
+
+
+def _once(targets: Iterable[Target]) -> tuple[Target, ...]:
+    return tuple({(one.target, one.role, one.state): one for one in targets}.values())
+
+
+def _ranks(missing: Sequence[Missing]) -> str:
+    named = ", ".join(f"rank {one.world_rank} of {one.world_size}" for one in missing[:3])
+    return named if len(missing) <= 3 else f"{named}, ..."
+
+
+def _summed(groups: Iterable[tuple[Degradation, ...]]) -> tuple[Degradation, ...]:
+    found: dict[tuple[str, str], Degradation] = {}
+    for one in (degradation for group in groups for degradation in group):
+        before = found.get((one.source, one.reason))
+        found[one.source, one.reason] = Degradation(
+            source=one.source,
+            reason=one.reason,
+            detail=one.detail if before is None else before.detail or one.detail,
+            count=one.count + (0 if before is None else before.count),
+        )
+    return tuple(found[key] for key in sorted(found))

@@ -1,0 +1,345 @@
+"""What a run looks like once its events are read: runs, processes, steps, budgets.
+
+All bytes are integers in bytes, all durations seconds, all `ts` RFC 3339 UTC as written by the probe.
+What is unknown is None, never 0. The structures are frozen and hold no cycles (so the garbage collector skips them:
+`gc=False`); their JSON shape is `timeline.to_json`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from sglang_probe.collect.records import Rank, RankPart, Reading
+from sglang_probe.collect.report import ReadReport
+
+__all__ = ["Rank", "RankPart", "Reading"]  # the same structures, decoded once
+
+SCHEMA: Final = "timeline/1.0"
+
+State = Literal["ok", "error", "died", "interrupted", "open"]
+RunOutcome = Literal["ready", "failed", "died", "unknown", "starting"]
+Source = Literal["events", "log", "both"]
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The device of a process. On `kind` "cpu" its memory is the host's."""
+
+    index: int | None = None
+    uuid: str | None = None
+    name: str | None = None
+    kind: str | None = None
+    total_bytes: int | None = None
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An exception of SGLang's, as the innermost span that it passed saw it."""
+
+    id: str | None = None
+    type: str | None = None
+    message: str | None = None
+    stacktrace: str | None = None
+    raised_in: str | None = None
+
+
+class Degradation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Something the probe could not read or do, counted over the events that said so."""
+
+    source: str
+    reason: str
+    detail: str | None = None
+    count: int = 1
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One call of a hooked function.
+
+    Worked example: a `dist.init` that took 1 GiB and holds one child that took 0.25 GiB has delta_bytes -1 GiB
+    (the device's free memory after minus before), cost_bytes 1 GiB and self_delta_bytes -0.75 GiB.
+    Only self_delta_bytes may be summed over steps: a parent's delta holds its children's.
+    """
+
+    id: str
+    parent: str | None
+    phase: str
+    """The role."""
+    detail: str | None = None
+    """What tells it from its siblings: the pool, graph, communicator or buffer."""
+    depth: int = 0
+    worker: str | None = None
+    draft_index: int | None = None
+    ts: str | None = None
+    duration_s: float | None = None
+    free_before_bytes: int | None = None
+    free_bytes: int | None = None
+    """Free on the device when the step ended."""
+    delta_bytes: int | None = None
+    self_delta_bytes: int | None = None
+    cost_bytes: int | None = None
+    """-delta_bytes."""
+    null_reason: str | None = None
+    """Why free or delta is None."""
+    self_includes: tuple[str, ...] = ()
+    """Ids of steps inside this one whose own delta is unknown: their cost is in this self_delta_bytes."""
+    state: State = "open"
+    state_reason: str | None = None
+    precision_bytes: int | None = None
+    """None: exact. A figure read from a log of two decimals says here what it is good for."""
+    failure: Failure | None = None
+    attributes: dict[str, Any] = {}
+    before: Reading | None = None
+    after: Reading | None = None
+    degraded: tuple[Degradation, ...] = ()
+    ledger: dict[str, int | None] = {}
+    ledger_total_source: str | None = None
+    mono_ns: int | None = None
+    """When it began, on the clock of this host's boot."""
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A reading of one moment: it has no duration and no cost."""
+
+    id: str | None
+    parent: str | None
+    phase: str
+    detail: str | None = None
+    worker: str | None = None
+    draft_index: int | None = None
+    ts: str | None = None
+    free_bytes: int | None = None
+    attributes: dict[str, Any] = {}
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The KV budget's formula with its values (`kv.profile`).
+
+    Worked example: pre-load 93.999 GiB, fraction 0.55, available 21.697 GiB. static budget = 93.999 x 0.55 = 51.699;
+    slack = 93.999 x (1 - 0.55) = 42.300; rest = 21.697 - 42.300 = -20.603 GiB; minimum viable fraction
+    = 1 - 21.697 / 93.999 = 0.7692.
+    """
+
+    pre_load_bytes: int | None = None
+    """SGLang's: the minimum over ranks."""
+    available_bytes: int | None = None
+    """SGLang's: the minimum over ranks."""
+    pre_load_local_bytes: int | None = None
+    available_local_bytes: int | None = None
+    mem_fraction_static: float | None = None
+    """In force: what the function used."""
+    mem_fraction_static_given: float | None = None
+    """From the command line; None when it was not given there or no process said."""
+    static_budget_bytes: int | None = None
+    slack_bytes: int | None = None
+    deductions: dict[str, int] = {}
+    rest_bytes: int | None = None
+    bytes_per_token: int | None = None
+    result: int | None = None
+    result_unit: str | None = None
+    minimum_viable_fraction: float | None = None
+    minimum_viable_fraction_reason: str | None = None
+    minimum_viable_fraction_printed: float | None = None
+    """SGLang's own, where its message names one."""
+    verified: bool | None = None
+    verified_reason: str | None = None
+    formula: str | None = None
+    state: State | None = None
+    """State of the `kv.profile` step; None where it never began."""
+    step: str | None = None
+    """Id of the `kv.profile` step it comes from."""
+    precision_bytes: int | None = None
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One pool, as built."""
+
+    kind: str | None = None
+    pool_class: str | None = None
+    tokens: int | None = None
+    """Requests, for a request pool."""
+    bytes: int | None = None
+    dtype: str | None = None
+    page_size: int | None = None
+    layers: int | None = None
+
+
+class Kv(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The KV cache that a worker ended up with."""
+
+    tokens: int | None = None
+    bytes: int | None = None
+    bytes_per_token: int | None = None
+    pools: tuple[Pool, ...] = ()
+    limited_by: str | None = None
+    """memory, max_total_tokens, pp_min, hybrid_swa, target (a draft sized by its target)."""
+    limited_by_reason: str | None = None
+    profiled_tokens: int | None = None
+    """What the budget alone would allow."""
+    max_total_tokens_given: int | None = None
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One model in a process: the target, or a draft."""
+
+    worker: str
+    draft_index: int | None = None
+    weights_bytes: int | None = None
+    """Cost of `weights.load` on the device: -delta of its free memory."""
+    weights_torch_bytes: int | None = None
+    """The same by torch's allocated bytes."""
+    weights_reason: str | None = None
+    """Why weights_bytes is None."""
+    budget: Budget | None = None
+    kv: Kv | None = None
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What became of one row of the agent's target table in a process."""
+
+    target: str | None
+    role: str | None = None
+    state: str | None = None
+    reason: str | None = None
+    fingerprint: str | None = None
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One process that wrote events, with its steps in the order in which they began."""
+
+    host: str
+    pid: int
+    start_ticks: int | None = None
+    boot_id: str | None = None
+    parent: int | None = None
+    """pid of its parent."""
+    role: str = "other"
+    rank: Rank | None = None
+    label: str | None = None
+    """None for a process that is no rank (launcher, detokenizer, ...)."""
+    device: Device | None = None
+    alive: bool | None = None
+    """None: not knowable here."""
+    alive_reason: str | None = None
+    first_ts: str | None = None
+    last_ts: str | None = None
+    events: int = 0
+    lost_events: int = 0
+    """Numbers of `seq` that no file has, and what the probe says it dropped."""
+    torn_tail: bool = False
+    steps: tuple[Step, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    workers: tuple[Worker, ...] = ()
+    targets: tuple[Target, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+
+
+class Later(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Something that went wrong after the run was ready (or a process that is gone since)."""
+
+    ts: str | None
+    label: str | None
+    host: str
+    pid: int
+    phase: str | None
+    what: str
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A rank that the others speak of and that wrote nothing."""
+
+    world_rank: int
+    world_size: int
+    reason: str
+
+
+class Skew(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Wall clock of a host against the reference host, from the ends of the same `dist.init`."""
+
+    host: str
+    against: str
+    seconds: float
+    """How far this host's clock is ahead."""
+    uncertainty_s: float | None = None
+    at_least_s: float | None = None
+    at_most_s: float | None = None
+    """Hard bounds: no rank ends `dist.init` before every rank has begun it."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A fact of provenance in which processes of one run differ: value (as text) -> the processes that say so."""
+
+    key: str
+    values: dict[str, tuple[str, ...]]
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the run was made of."""
+
+    command: tuple[str, ...] | None = None
+    """argv of the launcher, redacted by the agent."""
+    sglang_version: str | None = None
+    sglang_path: str | None = None
+    sglang_commit: str | None = None
+    sglang_dirty: bool | None = None
+    versions: dict[str, Any] = {}
+    distributions: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    allocator_config: str | None = None
+    given: dict[str, Any] | None = None
+    """Flags of the command line."""
+    effective: dict[str, Any] | None = None
+    """SGLang's resolved ServerArgs, of the first rank that says."""
+    fingerprints: dict[str, str] = {}
+    """Hooked function -> fingerprint of SGLang's own source."""
+    differs: tuple[Difference, ...] = ()
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How well the probe itself did in this run."""
+
+    ok: bool
+    says: tuple[str, ...] = ()
+    """Loud lines: a run without a memory role, lost events, missing ranks, failed hooks."""
+    memory_roles: tuple[str, ...] = ()
+    """Roles that a hook was applied for in at least one process."""
+    absent_roles: tuple[str, ...] = ()
+    """Roles of which no row was applied anywhere."""
+    failed_targets: tuple[Target, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+    lost_events: int = 0
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One launch of a server, over all its hosts."""
+
+    run_id: str
+    launch: int
+    source: Source
+    outcome: RunOutcome
+    outcome_reason: str | None = None
+    failed_phase: str | None = None
+    failed_label: str | None = None
+    """Label of the rank that failed first."""
+    failure: Failure | None = None
+    joined_run_ids: tuple[str, ...] = ()
+    """Every run id found to be this launch, when more than one."""
+    started: str | None = None
+    ended: str | None = None
+    """ts of the last event."""
+    ready_s: float | None = None
+    """Seconds from the first event to the last `scheduler.init` that ended, on a run of one boot."""
+    provenance: Provenance
+    processes: tuple[Process, ...] = ()
+    """Launcher, then ranks in their order, then the others."""
+    later: tuple[Later, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    skew: tuple[Skew, ...] = ()
+    health: Health
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Everything that was read."""
+
+    schema: str = SCHEMA
+    runs: tuple[Run, ...] = ()
+    read: ReadReport

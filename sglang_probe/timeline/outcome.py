@@ -1,0 +1,103 @@
+"""The outcome of a run, and in which phase it failed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sglang_probe.collect.clock import Clock
+from sglang_probe.timeline.actor import Actor
+from sglang_probe.timeline.failures import ROOT_PHASE, Raised
+from sglang_probe.timeline.model import RunOutcome
+from sglang_probe.timeline.spans import Draft
+from sglang_probe.timeline.worlds import World
+
+
+class Verdict(msgspec.Struct, frozen=True, eq=False):
+    """What became of a run."""
+
+    outcome: RunOutcome
+    reason: str
+    failed_phase: str | None = None
+    error: Raised | None = None
+    """The first error, of a failed run."""
+    died: Actor | None = None
+    """The process that went first, of a run that died."""
+    ready_at: int | None = None
+    """When the last rank was ready, in nanoseconds on the run's clock."""
+
+
+def verdict(
+    actors: list[Actor], worlds: list[World], unplaced: list[Actor], errors: list[Raised], clock: Clock
+) -> Verdict:
+    """Return what became of a run. What is known for sure comes first: ready, failed, died; then starting, unknown."""
+    ready_at = _ready_at(worlds, unplaced, clock)
+    if ready_at is not None:
+        return Verdict("ready", "scheduler.init ended without error on every rank", ready_at=ready_at)
+    if errors:
+        return _failed(actors, errors[0])
+    gone = [actor for actor in actors if actor.alive is False and actor.unfinished()]
+    if gone:
+        return _died(gone, clock)
+    running = [actor for actor in actors if actor.alive]
+    if running:
+        return Verdict("starting", f"{', '.join(actor.name for actor in running[:3])} still running")
+    return Verdict("unknown", _why_unknown(actors, worlds))
+
+
+def _ready_at(worlds: list[World], unplaced: list[Actor], clock: Clock) -> int | None:
+    """Return when the last rank was ready; None while a rank of a world that was seen is not."""
+    if not worlds or unplaced:
+        return None
+    times: list[int] = []
+    for world in worlds:
+        if len(world.members) < world.size:
+            return None
+        for actor in world.members.values():
+            ended = _root_ended(actor)
+            if ended is None:
+                return None
+            times.append(clock.at(actor.boot, ended))
+    return max(times)
+
+
+def _root_ended(actor: Actor) -> int | None:
+    """Return when a rank's `scheduler.init` ended without error (mono_ns); None when it did not."""
+    roots = [draft for draft in actor.drafts if draft.step.phase == ROOT_PHASE]
+    if not roots or any(draft.step.state == "open" for draft in roots) or roots[-1].step.state != "ok":
+        return None
+    return roots[-1].closed_ns
+
+
+def _failed(actors: list[Actor], first: Raised) -> Verdict:
+    phase = "kv.profile" if any(_left_no_memory(draft) for actor in actors for draft in actor.drafts) else first.phase
+    what = "an error" if first.failure is None or first.failure.type is None else first.failure.type
+    return Verdict("failed", f"{first.actor.name}: {what} in {first.phase}", failed_phase=phase, error=first)
+
+
+def _left_no_memory(draft: Draft) -> bool:
+    """Say whether a target's budget left nothing: the raise that follows has had three homes over the releases."""
+    step = draft.step
+    if step.phase != "kv.profile" or step.worker == "draft":
+        return False
+    result = step.attributes.get("result")
+    if result is None:
+        result = step.attributes.get("rest_bytes")
+    return isinstance(result, int | float) and result <= 0
+
+
+def _died(gone: list[Actor], clock: Clock) -> Verdict:
+    """Blame the process that fell silent first: the others may have been ended because of it."""
+    first = min(gone, key=lambda actor: (actor.last_ns(clock), actor.order))
+    phase = first.unfinished()[-1].step.phase
+    return Verdict("died", f"{first.name} is gone and {phase} never ended", failed_phase=phase, died=first)
+
+
+def _why_unknown(actors: list[Actor], worlds: list[World]) -> str:
+    lacking = sum(world.size - len(world.members) for world in worlds)
+    if any(actor.unfinished() for actor in actors):
+        return "steps never ended, and whether their processes still run is not knowable here"
+    if lacking:
+        return f"{lacking} of {sum(world.size for world in worlds)} ranks wrote nothing"
+    if not any(draft.step.phase == ROOT_PHASE for actor in actors for draft in actor.drafts):
+        return "no rank began scheduler.init"
+    return "not every rank ended scheduler.init, and no process says why"

@@ -1,0 +1,67 @@
+"""One process of a run: from what is known of it to its place in the timeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sglang_probe.timeline.actor import Actor
+from sglang_probe.timeline.health import degradations, dropped
+from sglang_probe.timeline.liveness import UNKNOWABLE
+from sglang_probe.timeline.model import Device, Process, Step
+from sglang_probe.timeline.provenance import Account
+from sglang_probe.timeline.spans import samples_of
+from sglang_probe.timeline.workers import workers_of
+from sglang_probe.timeline.worlds import place_of
+
+_BEFORE_RANKS = {"launcher": 0, "dp_controller": 1}
+
+
+def process_of(actor: Actor, account: Account, given: dict[str, Any] | None) -> Process:
+    """Return a process with its steps, whose states are settled. `given` are the launcher's flags."""
+    process, identity = actor.process, actor.identity
+    steps = tuple(draft.step for draft in actor.drafts)
+    samples = samples_of(process.records)
+    return Process(
+        host=process.key.host,
+        pid=process.key.pid,
+        start_ticks=process.key.start_ticks,
+        boot_id=process.boot_id,
+        parent=identity.parent,
+        role=identity.role,
+        rank=identity.rank,
+        label=actor.label,
+        device=_device(identity.device, steps),
+        alive=actor.alive,
+        alive_reason=UNKNOWABLE if actor.alive is None else None,
+        first_ts=process.records[0].ts,
+        last_ts=process.records[-1].ts,
+        events=len(process.records),
+        lost_events=process.lost + dropped(process.records),
+        torn_tail=process.torn_tail,
+        steps=steps,
+        samples=samples,
+        workers=workers_of(steps, samples, identity.rank, given),
+        targets=account.targets,
+        degraded=degradations(process.records),
+    )
+
+
+def reading_order(actor: Actor) -> tuple[int, int, int]:
+    """Return a key that puts the launcher first, then the ranks in their order, then the others."""
+    identity = actor.identity
+    if not identity.is_rank:
+        return _BEFORE_RANKS.get(identity.role, 3), 0, 0
+    dp = None if identity.rank is None else identity.rank.dp
+    place = place_of(identity.rank)
+    return 2, -1 if dp is None else dp.rank, 1 << 62 if place is None else place[0]
+
+
+def _device(device: Device | None, steps: tuple[Step, ...]) -> Device | None:
+    """Complete a device with its total, as the readings give it."""
+    readings = (reading for step in steps for reading in (step.after, step.before) if reading is not None)
+    total = next((one.device_total_bytes for one in readings if one.device_total_bytes is not None), None)
+    if device is None or total is None:
+        return device
+    return msgspec.structs.replace(device, total_bytes=total)
