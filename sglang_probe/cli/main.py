@@ -1,0 +1,128 @@
+"""Where the memory of an SGLang server's GPUs went, told by SGLang's own start-up functions.
+
+Exit codes: 0 done, 1 a finding of severity error, 2 bad use or input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn, Protocol, cast
+
+from sglang_probe import __version__
+from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.output import discard_stdout, emit
+from sglang_probe.report.plain import printable
+
+PROG = "sglang-probe"
+EXTRA = frozenset({"rich", "msgspec"})
+"""Top-level modules that only the extra `cli` brings."""
+
+
+class Command(NamedTuple):
+    """One row of the table of commands."""
+
+    name: str
+    module: str
+    summary: str
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("run", "sglang_probe.cli.run", "start a command with the probe injected"),
+    Command("pythonpath", "sglang_probe.cli.pythonpath", "print the directory to put on PYTHONPATH"),
+    Command("timeline", "sglang_probe.cli.timeline", "print what every rank's memory was spent on, phase by phase"),
+    Command("schema", "sglang_probe.cli.schema", "print the JSON Schema of the events"),
+    Command("demo", "sglang_probe.cli.demo", "replay a failing 8-GPU start with fakes, no GPU needed"),
+)
+
+
+class CommandModule(Protocol):
+    """What a command's module provides; its docstring is the command's help."""
+
+    __doc__: str | None
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print `message` and where the help is, and exit 2."""
+        self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Keeps docstrings as written and gives the longest command a line."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; `argv` is without the program's name."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes, not a traceback
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_stdout()  # the reader left (head, a pager): nothing is wrong
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _run(words: list[str]) -> int:
+    name = next((word for word in words if not word.startswith("-")), None)
+    chosen = next((command for command in COMMANDS if command.name == name), None)
+    try:
+        module = _load(chosen) if chosen else None
+        args = _parser(chosen, module).parse_args(words)
+        if module is None:
+            raise BadUse(f"no command given; see {PROG} --help")
+        code = module.run(args)
+        emit("")  # what a full disk refuses is refused here, where it can be said
+        return code
+    except BadUse as error:
+        return _complain(chosen, str(error))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRA:
+            raise
+        return _complain(chosen, f"{missing} is not installed in {sys.prefix}; pip install '{PROG}[cli]'")
+    except SystemExit as exit_:  # argparse: --help, --version and its errors
+        return exit_.code if isinstance(exit_.code, int) else 2
+
+
+def _load(command: Command) -> CommandModule:
+    return cast(CommandModule, importlib.import_module(command.module))
+
+
+def _parser(chosen: Command | None, module: CommandModule | None) -> Parser:
+    """Every command is listed, but only the chosen one is imported: the others may lack what they need."""
+    parser = Parser(prog=PROG, description=__doc__, formatter_class=Help)
+    parser.add_argument("--version", action="version", version=f"{PROG} {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        sub = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=module.__doc__ if module and command is chosen else command.summary,
+            formatter_class=Help,
+            allow_abbrev=False,
+        )
+        if module and command is chosen:
+            module.add_arguments(sub)
+    return parser
+
+
+def _complain(command: Command | None, text: str) -> int:
+    """Say on stderr, in one line, what the user can mend."""
+    print(f"{PROG} {command.name}: " if command else f"{PROG}: ", printable(text), sep="", file=sys.stderr)
+    return 2

@@ -1,0 +1,173 @@
+"""The KV budget of a worker: SGLang's formula, its values, and whether they reproduce SGLang's result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sglang_probe.report.plain import GIB, UNKNOWN, counted, fraction, gib, number, printable
+from sglang_probe.timeline.model import Budget, Kv, Worker
+
+SAME_BYTES: Final = GIB // 2000
+"""Half of the last decimal shown: what differs by less looks the same."""
+SAME_FRACTION: Final = 0.0001
+"""SGLang prints its own with four decimals."""
+
+
+def budget_lines(worker: Worker) -> list[str]:
+    """Return the budget and the pools of one worker, a line each.
+
+    Worked example: available 21.697 GiB, pre-load 93.999 GiB, fraction 0.55, no deduction:
+    21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> 0 tokens.
+    """
+    lines: list[str] = []
+    if worker.budget is not None and _is_empty(worker.budget):
+        lines.append(_not_computed(worker.budget))
+    elif worker.budget is not None:
+        lines += [
+            *_formula(worker.budget, worker.kv),
+            *_minimum(worker.budget),
+            _verified(worker.budget),
+            *_notes(worker),
+        ]
+    if worker.kv is not None:
+        lines += _kv(worker.kv)
+    return lines
+
+
+def _is_empty(budget: Budget) -> bool:
+    return budget.available_bytes is None and budget.rest_bytes is None and budget.result is None
+
+
+def _not_computed(budget: Budget) -> str:
+    reason = printable(budget.verified_reason or f"kv.profile is {budget.state or 'not there'}")
+    known = f"pre-load memory {gib(budget.pre_load_bytes)} GiB; " if budget.pre_load_bytes is not None else ""
+    return f"{known}no budget was recorded: {reason}"
+
+
+def _formula(budget: Budget, kv: Kv | None) -> Iterator[str]:
+    names, values = _deductions(budget)
+    if _floor_binds(budget):
+        yield f"rest = available - slack{names}"
+        taken = _term(budget.slack_bytes)
+    else:
+        yield f"rest = available - pre-load x (1 - mem_fraction_static){names}"
+        used = budget.mem_fraction_static
+        taken = f"{_term(budget.pre_load_bytes)} x (1 - {'unknown' if used is None else fraction(used)})"
+    rest = _term(budget.rest_bytes) + ("" if budget.rest_bytes is None else " GiB")
+    yield f"     = {_term(budget.available_bytes)} - {taken}{values} = {rest}{_yields(budget, kv)}"
+
+
+def _term(count: int | None) -> str:
+    """Inside a formula a dash would read as a minus."""
+    return "unknown" if count is None else gib(count)
+
+
+def _deductions(budget: Budget) -> tuple[str, str]:
+    if not budget.deductions:
+        return " - deductions", f" - {gib(0)}"
+    names = "".join(f" - {printable(name)}" for name in budget.deductions)
+    return names, "".join(f" - {gib(taken)}" for taken in budget.deductions.values())
+
+
+def _plain_slack(budget: Budget) -> float | None:
+    if budget.pre_load_bytes is None or budget.mem_fraction_static is None:
+        return None
+    return budget.pre_load_bytes * (1 - budget.mem_fraction_static)
+
+
+def _floor_binds(budget: Budget) -> bool:
+    plain = _plain_slack(budget)
+    return plain is not None and budget.slack_bytes is not None and abs(budget.slack_bytes - plain) >= SAME_BYTES
+
+
+def _yields(budget: Budget, kv: Kv | None) -> str:
+    """What the rest becomes: tokens, where the size of a token is known."""
+    if any(known is not None and known <= 0 for known in (budget.rest_bytes, budget.result)):
+        return " -> 0 tokens"
+    if budget.result is None:
+        return ""
+    if budget.result_unit == "tokens":
+        return f" -> {number(budget.result)} tokens"
+    token = budget.bytes_per_token or (kv.bytes_per_token if kv else None)
+    if token:
+        return f" -> {number(budget.result // token)} tokens"
+    return f" -> {number(budget.result)} B for the KV pool"
+
+
+def _minimum(budget: Budget) -> Iterator[str]:
+    if budget.minimum_viable_fraction is None:
+        reason = budget.minimum_viable_fraction_reason or "a term of it is unknown"
+        yield f"minimum viable fraction: {UNKNOWN} ({printable(reason)})"
+    else:
+        available = gib(budget.available_bytes)
+        if budget.deductions:
+            available = f"({available}{_deductions(budget)[1]})"
+        value = f"{budget.minimum_viable_fraction:.4f}"
+        yield f"minimum viable fraction = 1 - {available} / {gib(budget.pre_load_bytes)} = {value}"
+    own, printed = budget.minimum_viable_fraction, budget.minimum_viable_fraction_printed
+    if printed is not None and (own is None or abs(own - printed) >= SAME_FRACTION):
+        yield f"SGLang's own message names {fraction(printed)} as the minimum"
+
+
+def _verified(budget: Budget) -> str:
+    if budget.verified:
+        return "verified: the terms reproduce SGLang's own result exactly"
+    reason = printable(budget.verified_reason or "the probe gave no reason")
+    if budget.verified is None:
+        return f"not verified: {reason}"
+    return f"NOT VERIFIED: the terms do not reproduce SGLang's own result: {reason}"
+
+
+def _notes(worker: Worker) -> Iterator[str]:
+    budget = worker.budget or Budget()
+    if _floor_binds(budget):
+        plain = gib(round(_plain_slack(budget) or 0))
+        yield f"slack is not pre-load x (1 - mem_fraction_static) = {plain} GiB: SGLang puts a floor under it"
+    given, used = budget.mem_fraction_static_given, budget.mem_fraction_static
+    if given is not None and used is not None and given != used:
+        yield f"mem_fraction_static: {fraction(used)} in force, {fraction(given)} given"
+    own = [
+        f"{name} {gib(local)}"
+        for name, local, used_bytes in (
+            ("pre-load", budget.pre_load_local_bytes, budget.pre_load_bytes),
+            ("available", budget.available_local_bytes, budget.available_bytes),
+        )
+        if local is not None and used_bytes is not None and abs(local - used_bytes) >= SAME_BYTES
+    ]
+    if own:
+        yield f"this rank's own: {', '.join(own)} GiB; the budget takes the minimum over the ranks"
+    if worker.worker == "draft" and budget.rest_bytes is not None and budget.rest_bytes <= 0:
+        yield "no failure: a draft takes its pool's size from the target"
+    if budget.precision_bytes:
+        yield f"read from a log: good to {gib(budget.precision_bytes)} GiB"
+
+
+def _kv(kv: Kv) -> Iterator[str]:
+    if kv.tokens is None and kv.bytes is None and not kv.pools:
+        yield "KV cache: none was recorded"
+        return
+    facts = [f"{number(kv.tokens)} tokens"]
+    if kv.bytes is not None:
+        facts.append(f"{gib(kv.bytes)} GiB")
+    if kv.bytes_per_token is not None:
+        facts.append(f"{number(kv.bytes_per_token)} B a token")
+    yield f"KV cache: {', '.join(facts)}{_limit(kv)}"
+    for pool in kv.pools:
+        what = "requests" if pool.kind == "request" else "tokens"
+        parts = [f"{number(pool.tokens)} {what}", f"{gib(pool.bytes)} GiB"]
+        parts += [printable(pool.dtype)] if pool.dtype else []
+        parts += [f"page {number(pool.page_size)}"] if pool.page_size else []
+        parts += [counted(pool.layers, "layer")] if pool.layers else []
+        yield f"  pool {printable(pool.kind or pool.pool_class or UNKNOWN)}: {', '.join(parts)}"
+
+
+def _limit(kv: Kv) -> str:
+    if kv.limited_by is None:
+        return f"; limit: {UNKNOWN} ({printable(kv.limited_by_reason)})" if kv.limited_by_reason else ""
+    text = f"; limited by {printable(kv.limited_by)}"
+    if kv.limited_by == "max_total_tokens" and kv.max_total_tokens_given is not None:
+        text += f" ({number(kv.max_total_tokens_given)} given)"
+    if kv.limited_by != "memory" and kv.profiled_tokens is not None:
+        text += f"; memory alone would allow {number(kv.profiled_tokens)}"
+    return text

@@ -1,0 +1,86 @@
+"""The foot: what was lost, not read or not hooked, so that no gap in the picture is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from sglang_probe.collect.report import Loss, Place, ReadReport
+from sglang_probe.events.names import NOT_YET_REASONS
+from sglang_probe.report.layout import paragraph
+from sglang_probe.report.plain import counted, listed, number
+from sglang_probe.report.rank import process_name
+from sglang_probe.timeline.model import Degradation, Run
+
+MANY = 8
+"""Processes named in one line."""
+
+
+def run_footer(run: Run, width: int) -> list[Text]:
+    """Return what is missing from one run or does not fit together, or nothing."""
+    lines = [text for line in _gaps(run) for text in paragraph(line, width, "  - ", "    ")]
+    return [Text("Gaps and differences", style="bold"), *lines] if lines else []
+
+
+def read_footer(report: ReadReport, width: int) -> list[Text]:
+    """Return what reading the files found, said even when it is nothing."""
+    read = f"{counted(report.events, 'event')} in {counted(report.files, 'file')}"
+    if report.clean:
+        lines = paragraph(f"Read {read}; every line was a whole event.", width)
+    else:
+        lines = paragraph(f"Read {read}, and found", width, style="bold")
+    for loss in report.losses:
+        lines += paragraph(_loss(loss), width, "  - ", "    ")
+    if report.other_runs:
+        beside = counted(report.other_runs, "other run lies", "other runs lie")
+        lines += paragraph(f"{beside} beside what is shown; give a run's own directory to see it.", width)
+    return lines
+
+
+def _gaps(run: Run) -> Iterator[str]:
+    for (size, reason), ranks in _missing(run).items():
+        are = "rank {} of {} is" if len(ranks) == 1 else "ranks {} of {} are"
+        yield f"{are.format(listed(ranks, MANY), size)} missing: {reason}"
+    for process in run.processes:
+        if process.lost_events:
+            who = f"{process_name(process)} (pid {process.pid})"
+            yield f"{counted(process.lost_events, 'event')} of {who} lost"
+    for target in run.health.failed_targets:
+        yield f"hook {target.state}: {target.target}{f' ({target.reason})' if target.reason else ''}"
+    if run.health.absent_roles:
+        yield f"no hook for: {', '.join(run.health.absent_roles)}"
+    for degraded in run.health.degraded:
+        if degraded.reason not in NOT_YET_REASONS:  # said beside the values that it cost, and over by itself
+            yield _degradation(degraded)
+    for difference in run.provenance.differs:
+        values = "; ".join(f"{value} ({listed(who, MANY)})" for value, who in difference.values.items())
+        yield f"processes differ in {difference.key}: {values}"
+    for skew in run.skew:
+        sure = f", give or take {skew.uncertainty_s:.3f}" if skew.uncertainty_s is not None else ""
+        yield f"the clock of {skew.host} is {skew.seconds:+.3f} s against {skew.against}'s{sure}"
+
+
+def _missing(run: Run) -> dict[tuple[int, str], list[int]]:
+    found: dict[tuple[int, str], list[int]] = {}
+    for missing in run.missing:
+        found.setdefault((missing.world_size, missing.reason), []).append(missing.world_rank)
+    return found
+
+
+def _degradation(degraded: Degradation) -> str:
+    detail = f" ({degraded.detail})" if degraded.detail else ""
+    return f"{degraded.source}: {degraded.reason}{detail}, {number(degraded.count)} x"
+
+
+def _loss(loss: Loss) -> str:
+    where = "; ".join(map(_place, loss.examples))
+    more = "; ..." if loss.count > len(loss.examples) else ""
+    return f"{'LOST: ' if loss.lost else ''}{number(loss.count)} x {loss.says}{f' ({where}{more})' if where else ''}"
+
+
+def _place(place: Place) -> str:
+    """Name the file without its directory, which stands in the head of the run."""
+    name = place.file.rsplit("/", 1)[-1]
+    line = f" line {number(place.line)}" if place.line else ""
+    return f"{name}{line}: {place.text}" if place.text and not place.line else f"{name}{line}"

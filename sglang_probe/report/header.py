@@ -1,0 +1,112 @@
+"""The head of a run: what it was, how it ended, who was there."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rich.text import Text
+
+from sglang_probe.report.layout import field, paragraph
+from sglang_probe.report.plain import UNKNOWN, counted, exception_type, listed, printable
+from sglang_probe.timeline.model import Provenance, Run
+
+VERSIONS = {"torch": "torch", "cuda": "CUDA", "nccl": "NCCL", "driver": "driver", "python": "Python"}
+MANY = 8
+"""Processes named in one line."""
+STYLES = {"ready": "green", "failed": "bold red", "died": "bold red"}
+
+
+def run_header(run: Run, where: Sequence[str], width: int) -> list[Text]:
+    """Return the head of one run; `where` names the directories of its files."""
+    lines = field("run", _name(run), width, "bold")
+    lines += field("outcome", _outcome(run), width, STYLES.get(run.outcome, "yellow"))
+    if run.failure is not None:
+        first = next(iter((run.failure.message or "").splitlines()), "without a message")
+        lines += field("error", f"{exception_type(run.failure.type)}: {first}", width)
+    for what, who in _later(run):
+        lines += field("later", f"{listed(who, MANY)}: {what}", width)
+    lines += field("versions", _versions(run.provenance), width)
+    if run.provenance.command:
+        lines += field("command", shlex.join(run.provenance.command), width)
+    lines += field("when", _when(run), width)
+    lines += field("ranks", _ranks(run), width)
+    for path in where:
+        lines += field("files", path, width)
+    for loud in [] if run.health.ok else run.health.says:
+        style = "yellow" if run.health.memory_roles else "bold red"
+        lines += paragraph(f"PROBE: {loud}", width, hanging=" " * 7, style=style)
+    return lines
+
+
+def _name(run: Run) -> str:
+    launch = f", launch {run.launch}" if run.launch else ""
+    others = [other for other in run.joined_run_ids if other != run.run_id]
+    joined = f" (joined with {', '.join(others)})" if others else ""
+    return f"{run.run_id}{launch}{joined}"
+
+
+def _outcome(run: Run) -> str:
+    where = f" in {run.failed_phase}" if run.failed_phase else ""
+    who = f" on {run.failed_label}" if run.failed_label else ""
+    after = f" after {run.ready_s:.1f} s" if run.outcome == "ready" and run.ready_s is not None else ""
+    told = run.outcome == "ready" or run.failure is not None  # what follows says it in other words
+    reason = f": {run.outcome_reason}" if run.outcome_reason and not told else ""
+    return f"{run.outcome.upper()}{where}{who}{after}{reason}"
+
+
+def _later(run: Run) -> list[tuple[str, list[str]]]:
+    """Return what happened after the run was ready, and to whom: a stopped server ends every process."""
+    found: dict[str, list[str]] = {}
+    for later in run.later:
+        found.setdefault(later.what, []).append(later.label or f"pid {later.pid} on {later.host}")
+    return list(found.items())
+
+
+def _versions(provenance: Provenance) -> str:
+    commit = f" (commit {provenance.sglang_commit[:12]}{_dirty(provenance)})" if provenance.sglang_commit else ""
+    parts = [f"SGLang {provenance.sglang_version or UNKNOWN}{commit}"]
+    parts += [f"{shown} {provenance.versions.get(name) or UNKNOWN}" for name, shown in VERSIONS.items()]
+    return ", ".join(parts)
+
+
+def _dirty(provenance: Provenance) -> str:
+    return ", with local changes" if provenance.sglang_dirty else ""
+
+
+def _when(run: Run) -> str:
+    if run.started is None:
+        return UNKNOWN
+    lasted = _between(run.started, run.ended)
+    return f"{_second(run.started)}{f', last event {lasted:.1f} s later' if lasted is not None else ''}"
+
+
+def _second(ts: str) -> str:
+    return f"{ts[:19].replace('T', ' ')} UTC"
+
+
+def _between(start: str, end: str | None) -> float | None:
+    """Return the seconds between two of the probe's timestamps; datetime knows microseconds, and ours have ns."""
+    try:
+        first, last = (datetime.fromisoformat(ts.rstrip("Z")[:26]) for ts in (start, end or ""))
+        return (last - first).total_seconds()
+    except (ValueError, TypeError):  # no timestamp of ours: another form, or one of the two with a zone
+        return None
+
+
+def _ranks(run: Run) -> str:
+    seen = [process for process in run.processes if process.label is not None]
+    placed = any(process.rank and process.rank.world for process in seen)
+    size = len(seen) + len(run.missing) if placed else UNKNOWN
+    others = Counter(process.role for process in run.processes if process.label is None)
+    hosts = len({process.host for process in run.processes})
+    parts = [f"{len(seen)} of {size} seen on {counted(hosts, 'host')}"]
+    parts += [f"also {', '.join(_others(others))}"] if others else []
+    return "; ".join(parts)
+
+
+def _others(roles: Counter[str]) -> Iterator[str]:
+    for role, count in sorted(roles.items()):
+        yield printable(role) if count == 1 else f"{count} x {printable(role)}"

@@ -1,0 +1,119 @@
+"""The block of one rank: its steps, its budgets, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sglang_probe.report.budget import budget_lines
+from sglang_probe.report.layout import block, paragraph
+from sglang_probe.report.plain import UNKNOWN, exception_type, gib, listed, printable
+from sglang_probe.report.steps import step_name, steps_table
+from sglang_probe.timeline.model import Device, Failure, Process, Step, Worker
+
+INDENT = "  "
+
+
+def rank_block(process: Process, width: int) -> list[RenderableType]:
+    """Return everything about one process, to be printed one below the other."""
+    parts: list[RenderableType] = []
+    parts += paragraph(_title(process), width, "== ", "   ", style="bold")
+    if process.steps:
+        parts.append(steps_table(process, width))
+    else:
+        parts += paragraph("no memory step was recorded", width, INDENT)
+    for note in [*_unknowns(process), *_turned_off(process)]:
+        parts += paragraph(note, width, INDENT, INDENT * 2)
+    sections = [_worker(worker, width) for worker in process.workers]
+    sections += [failure_lines(failure, width) for failure in failures(process.steps)]
+    sections += [paragraph(ending, width, hanging=INDENT, style="bold") for ending in _endings(process)]
+    for section in filter(None, sections):
+        parts += [Text(), *section]
+    return parts
+
+
+def process_name(process: Process) -> str:
+    """Return the rank's label, or what else the process is."""
+    return printable(process.label or process.role)
+
+
+def failures(steps: tuple[Step, ...]) -> list[Failure]:
+    """Return each exception once, in the words of the innermost step that it passed."""
+    found: dict[str, tuple[int, Failure]] = {}
+    for step in steps:
+        if step.failure is not None:
+            key = step.failure.id or step.id
+            depth = step.depth if step.failure.message is not None else -1
+            if key not in found or depth > found[key][0]:
+                found[key] = (depth, step.failure)
+    return [failure for _, failure in found.values()]
+
+
+def failure_lines(failure: Failure, width: int) -> list[Text]:
+    """Return type, message and place of an exception."""
+    first, *others = (failure.message or "").splitlines() or [""]
+    title = f"{exception_type(failure.type)}: {first or 'without a message'}"
+    lines = paragraph(title, width, hanging=INDENT, style="bold red") + block(others, width, INDENT)
+    return lines + (paragraph(f"raised in {failure.raised_in}", width, INDENT) if failure.raised_in else [])
+
+
+def _title(process: Process) -> str:
+    where = f"{process.host}, pid {process.pid}"
+    return f"{process_name(process)}: {where}{_device(process.device)}"
+
+
+def _device(device: Device | None) -> str:
+    if device is None:
+        return ""
+    if device.kind == "cpu":
+        return f", CPU: its memory is the host's, {gib(device.total_bytes)} GiB"
+    index = "GPU" if device.index is None else f"GPU {device.index}"
+    total = "" if device.total_bytes is None else f" of {gib(device.total_bytes)} GiB"
+    return f", {index}{f' {device.name}' if device.name else ''}{total}"
+
+
+def _unknowns(process: Process) -> Iterator[str]:
+    """Say once for each reason why figures are missing."""
+    by_reason: dict[str, list[str]] = {}
+    for step in process.steps:
+        if step.null_reason is not None and step.state in {"ok", "error"}:  # of the others their state is the reason
+            by_reason.setdefault(step.null_reason, []).append(step_name(step))
+    for reason, names in by_reason.items():
+        yield f'"{UNKNOWN}" in {listed(names, 3)}: {reason}'
+
+
+def _turned_off(process: Process) -> Iterator[str]:
+    """Name what SGLang came to and did not build."""
+    for step in process.steps:
+        if step.phase == "graph.capture" and step.attributes.get("captured") is False:
+            yield f"{step_name(step)}: no graph was captured"
+        if step.attributes.get("disabled") is True:
+            reason = step.attributes.get("disabled_reason")
+            yield f"{step_name(step)}: disabled{f' ({reason})' if reason else ''}"
+
+
+def _worker(worker: Worker, width: int) -> list[Text]:
+    lines = budget_lines(worker)
+    if not lines:
+        return []
+    which = worker.worker if worker.draft_index is None else f"{worker.worker} {worker.draft_index}"
+    what = "KV budget" if worker.budget is not None else "KV cache"
+    title = Text(f"{what}, {printable(which)} (GiB)", style="bold")
+    return [title, *(text for line in lines for text in _folded(line, width))]
+
+
+def _folded(line: str, width: int) -> list[Text]:
+    # The alignment of a formula's second line is part of it, so leading blanks are kept apart from the wrapping.
+    own = line[: len(line) - len(line.lstrip(" "))]
+    return paragraph(line.lstrip(" "), width, INDENT + own, INDENT * 2 + own)
+
+
+def _endings(process: Process) -> Iterator[str]:
+    """Say where a process was when it ended without an end or an error of its own."""
+    unfinished = [step for step in process.steps if step.state in {"died", "interrupted", "open"}]
+    if unfinished:
+        step = max(unfinished, key=lambda step: step.depth)
+        reason = f": {step.state_reason}" if step.state_reason else ""
+        yield f"{step.state} in {step_name(step)}{reason}"

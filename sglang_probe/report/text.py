@@ -1,0 +1,40 @@
+"""The timeline as text for a person: a head, a block per rank, a foot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+
+from sglang_probe.report.footer import read_footer, run_footer
+from sglang_probe.report.header import run_header
+from sglang_probe.report.layout import WIDTH, page
+from sglang_probe.report.rank import rank_block
+from sglang_probe.timeline.model import Process, Run, Timeline
+
+
+def timeline_text(
+    timeline: Timeline, where: Sequence[Sequence[str]] = (), width: int = WIDTH, *, colour: bool = False
+) -> str:
+    """Return the whole timeline; `where` names, run by run, where its files are.
+
+    Deterministic: the same timeline gives the same text, and without `colour` no escape sequence is in it,
+    whatever the events carried.
+    """
+    parts: list[Sequence[RenderableType]] = []
+    for position, run in enumerate(timeline.runs):
+        places = where[position] if position < len(where) else ()
+        parts += [run_header(run, places, width), *_blocks(run, width)]
+        foot = run_footer(run, width)
+        parts += [foot] if foot else []
+    parts.append(read_footer(timeline.read, width))
+    return page(parts, colour)
+
+
+def _blocks(run: Run, width: int) -> list[list[RenderableType]]:
+    return [rank_block(process, width) for process in run.processes if _has_block(process)]
+
+
+def _has_block(process: Process) -> bool:
+    """A launcher or a detokenizer has no memory steps and needs no block."""
+    return process.label is not None or bool(process.steps)

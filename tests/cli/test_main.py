@@ -1,0 +1,116 @@
+"""What every command has in common: names, help, errors, pipes."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import sglang_probe
+from sglang_probe.cli import main
+
+Probe = Callable[..., "subprocess.CompletedProcess[str]"]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+PACKAGE = Path(sglang_probe.__file__).resolve().parent
+COMMAND_NAMES = [command.name for command in main.COMMANDS]
+
+
+def test_help_lists_every_command_with_its_summary(probe: Probe) -> None:
+    shown = probe("--help")
+
+    assert shown.returncode == 0
+    assert [c for c in main.COMMANDS if c.summary not in " ".join(shown.stdout.split())] == []
+
+
+@pytest.mark.parametrize("name", COMMAND_NAMES)
+def test_help_of_a_command_is_its_docstring(probe: Probe, name: str) -> None:
+    shown = probe(name, "--help")
+    docstring = importlib.import_module(f"sglang_probe.cli.{name}").__doc__
+
+    assert shown.returncode == 0, shown.stderr
+    assert docstring
+    assert docstring.strip() in shown.stdout
+
+
+def test_version_is_the_packages(probe: Probe) -> None:
+    assert probe("--version").stdout == f"sglang-probe {sglang_probe.__version__}\n"
+
+
+def test_module_run_and_console_script_are_the_same_program() -> None:
+    words = [sys.executable, "-m", "sglang_probe", "--version"]
+    shown = subprocess.run(words, cwd=PACKAGE.parent, capture_output=True, text=True, timeout=60)
+
+    assert shown.stdout == f"sglang-probe {sglang_probe.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "no command given"),
+        (("tineline",), "'tineline'"),
+        (("--nope",), "--nope"),
+        (("timeline", "--format", "yaml"), "'yaml'"),
+        (("schema", "surplus"), "surplus"),
+        (("schema", "evil\x1b[2J\nname"), "evil\\x1b[2J\\nname"),
+    ],
+)
+def test_bad_use_is_one_line_on_stderr_and_exit_2(probe: Probe, words: Sequence[str], said: str) -> None:
+    refused = probe(*words)
+
+    assert refused.returncode == 2
+    assert refused.stdout == ""
+    assert refused.stderr.count("\n") == 1
+    assert said in refused.stderr
+    assert refused.stderr.startswith("sglang-probe")
+
+
+@pytest.mark.parametrize("name", ["schema", "timeline"])
+def test_a_missing_extra_is_named_with_the_command_that_mends_it(probe: Probe, name: str) -> None:
+    refused = probe(name, without=["msgspec", "rich"])
+
+    assert refused.returncode == 2
+    assert "pip install 'sglang-probe[cli]'" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("--help",), ("pythonpath",), ("run", "--", sys.executable, "-c", "")])
+def test_injection_needs_no_extra(probe: Probe, words: Sequence[str]) -> None:
+    done = probe(*words, without=["msgspec", "rich"])
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [("schema",), ("--help",)])
+def test_a_reader_that_leaves_is_no_error(start: Start, words: Sequence[str]) -> None:
+    process = start(*words)
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+
+    assert (process.stderr.read(), process.wait(timeout=60)) == ("", 0)
+
+
+def test_a_full_disk_behind_stdout_is_said_in_one_line(start: Start) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = start("schema", stdout=full)
+
+    assert process.stderr
+    assert process.stderr.read().count("\n") == 1
+    assert process.wait(timeout=60) == 2
+
+
+def test_a_terminal_without_utf8_gets_escapes_instead_of_a_traceback(probe: Probe, tmp_path: Path) -> None:
+    root = tmp_path / "h\u00f6he"
+    shutil.copytree(PACKAGE, root / "sglang_probe", ignore=shutil.ignore_patterns("_inject", "__pycache__"))
+    (root / "sitecustomize").mkdir()
+    (root / "sitecustomize" / "__init__.py").write_text("import sglang_probe")
+
+    shown = probe("pythonpath", root=root, env={"PYTHONIOENCODING": "ascii"})
+
+    assert (shown.stdout, shown.stderr) == (f"{tmp_path}/h\\xf6he\n", "")
