@@ -23,6 +23,7 @@ from sglang_probe.agent.targets import Target
 from sglang_probe.agent.writer import Writer
 from sglang_probe.events import names
 from sglang_probe.events.envelope import READING_KEYS
+from sglang_probe.events.names import NOT_YET_REASONS as NOT_YET
 
 _agent: Agent | None = None
 
@@ -53,7 +54,8 @@ class Agent:
         self._ids = itertools.count(1)
         self._capturing = 0
         self._said_args = False
-        self._said: set[str] = set()
+        self._said_health: tuple[int, dict[str, int]] = (0, {})
+        self._roles_seen = False
 
     def hook(self, module: ModuleType) -> None:
         """Hook the targets of a module that has just loaded."""
@@ -136,6 +138,8 @@ class Agent:
             )
         finally:
             self._pop(call)
+            if target.role == "scheduler.init" and not self._stack():
+                self._report_health()
 
     def _read(self, call: Call, reader: Callable[[Call], Attributes]) -> Attributes:
         """Ask a reader; a release that has moved what it reads costs that attribute, not the event."""
@@ -156,6 +160,7 @@ class Agent:
 
     def _emit_call(self, call: Call, kind: str, attributes: Attributes, **fields: Any) -> None:
         role = call.target.role or ""
+        self._roles_seen = self._roles_seen or role not in ("", "scheduler.init")
         degraded = self.health.take()
         level = "error" if kind == "error" else "warning" if degraded else "info"
         self._pipeline.emit(
@@ -230,6 +235,19 @@ class Agent:
         """Write which hooks somebody has replaced since."""
         for target in self._hooks.displaced():
             self.report_target(target, "displaced", "another tool put its own function in place of the hook", None)
+
+    def _report_health(self) -> None:
+        """After a root span: write what was lost or failed since the last time, so that the file itself tells."""
+        counts = {name: n for name, n in self.health.counts.items() if name.partition(":")[2] not in NOT_YET}
+        lost = self.writer.dropped
+        blind = not self._roles_seen
+        if (lost, counts) == self._said_health and not blind:
+            return
+        self._said_health = (lost, counts)
+        attributes = {"counts": counts, "dropped_events": lost, "no_memory_role": blind}
+        level = "error" if blind else "warning"
+        message = "no memory role was hooked in this rank" if blind else "what the probe missed so far"
+        self._pipeline.emit(level, names.DEGRADED, message=message, attributes=attributes, degraded=self.health.take())
 
     def report_role(self, call: Call) -> None:
         """Write what SGLang uses this process for."""

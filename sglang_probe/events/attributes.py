@@ -217,7 +217,8 @@ class Degraded(TypedDict, total=False):
     """`sglang.probe.degraded`: something the probe lost or could not do, said once when it happens."""
 
     counts: Annotated[dict[str, int], "source:reason -> how often so far in this process."]
-    dropped_events: int
+    dropped_events: Annotated[int, "Events that could not be written, so far."]
+    no_memory_role: Annotated[bool, "A rank came up and none of its memory roles was hooked: the probe saw nothing."]
 
 
 BY_ROLE: dict[str, type] = {

@@ -37,6 +37,9 @@ TARGET: Final = "sglang.probe.target"
 SERVER_ARGS: Final = "sglang.probe.server_args"
 DEGRADED: Final = "sglang.probe.degraded"
 
+NOT_YET_REASONS: Final = frozenset({"no_context", "uuid_unknown"})
+"""Reasons that pass by themselves once SGLang has brought CUDA up in the process: no gap in what the probe can do."""
+
 MAX_LINE_BYTES: Final = 30 * 1024
 """Fluent Bit stops reading a file at a line of 32 KiB; the margin is for what a pipeline adds."""
 MAX_VALUE_BYTES: Final = 4 * 1024

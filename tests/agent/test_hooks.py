@@ -279,3 +279,37 @@ def test_no_row_names_a_multiprocessing_entry_point() -> None:
 def test_every_row_says_why_it_is_there_and_is_there_once() -> None:
     assert all(target.why for target in TARGETS)
     assert len({target.name for target in TARGETS}) == len(TARGETS)
+
+
+def root(target: MakeTarget) -> Target:
+    return target("Runner.outer", role="scheduler.init")
+
+
+def test_a_rank_without_a_memory_role_is_an_error_of_the_probe(probe: Any, target: MakeTarget) -> None:
+    probe.hook([root(target)], Runner=fresh()).Runner().outer()
+    (event,) = [event for event in probe.events() if event["event"] == "sglang.probe.degraded"]
+    assert event["level"] == "error" and event["attributes"]["no_memory_role"] is True
+
+
+def test_a_rank_that_missed_nothing_says_nothing_about_itself(probe: Any, target: MakeTarget) -> None:
+    probe.agent.identity.use_device("cpu", 0)
+    probe.hook([root(target), target("Runner.inner")], Runner=fresh()).Runner().outer()
+    assert [event for event in probe.events() if event["event"] == "sglang.probe.degraded"] == []
+
+
+def test_events_that_a_full_disk_swallowed_are_counted_in_the_file_once_there_is_room(
+    probe: Any, target: MakeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = probe.hook([root(target), target("Runner.inner")], Runner=fresh()).Runner()
+    real = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    def inner() -> None:
+        monkeypatch.setattr(os, "write", real)
+
+    monkeypatch.setattr(os, "write", full)
+    runner.outer(inner)
+    (event,) = [event for event in probe.events() if event["event"] == "sglang.probe.degraded"]
+    assert event["attributes"]["dropped_events"] == len(["begin of the root", "begin inside"])
