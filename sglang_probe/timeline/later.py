@@ -17,7 +17,8 @@ def later_of(actors: Sequence[Actor], errors: Sequence[Raised], ready_at: int, c
     lost = [actor for actor in actors if actor.alive is False]
     if len(lost) == len(actors):
         last = max(actors, key=lambda actor: (actor.last_ns(clock), actor.order))
-        what = f"all {len(actors)} processes are gone; this was the last event"
+        gone = "its one process is gone" if len(actors) == 1 else f"all {len(actors)} processes are gone"
+        what = f"{gone}; this was the last event"
         found.append((last.last_ns(clock), last.order, _later(last, None, what)))
     else:
         found += [
