@@ -1,0 +1,72 @@
+# make demo         the main job: a real SGLang server on this CPU, with the probe in it, and its timeline
+# make test         every test, against the installed wheel (PYTEST_ARGS='tests/agent -k fork' for some)
+# make test-oldest  the agent's tests with the oldest wrapt and structlog that the package claims to work with
+# make lint         ruff, mypy, the arrows between the rooms
+# make bench        what the probe costs
+# Each makes what it needs first, and does nothing twice.
+
+VENV ?= .venv
+BUILD ?= build
+NEEDS ?=
+PYTEST_ARGS ?=
+DEMO_VERSION ?= 0.5.14
+
+BIN := $(abspath $(VENV))/bin
+OUT := $(abspath $(BUILD))
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# What the wheel holds, and what the tests read beside it.
+PACKAGE := $(shell find sglang_probe sitecustomize -type f -not -name '*.pyc')
+BESIDE := $(wildcard tests lanes bench docs .ci .gitignore Makefile LICENSE pyproject.toml *.md)
+BESIDE_FILES := $(shell find $(BESIDE) -type f -not -name '*.pyc')
+
+.PHONY: demo test test-oldest lint bench clean
+.DELETE_ON_ERROR:
+.SILENT:
+
+demo: $(VENV)/.wheel
+	rm -rf $(OUT)/demo
+	SGLANG_PROBE_DIR=$(OUT)/demo/runs $(BIN)/python lanes/lane.py serve $(DEMO_VERSION) --tp 2 \
+	  --pythonpath $(CURDIR) --logs $(OUT)/demo/logs
+	$(BIN)/sglang-probe timeline $(OUT)/demo/runs
+
+test: $(BUILD)/tree/.made
+	cd $(OUT)/tree && SGLANG_PROBE_WHEEL=$$(ls $(OUT)/wheel/*.whl) $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-oldest:
+	$(MAKE) test VENV=$(BUILD)/oldest/venv BUILD=$(BUILD)/oldest \
+	  NEEDS='wrapt==1.16.0 structlog==23.1.0' PYTEST_ARGS='tests/agent tests/sitecustomize tests/lanes/test_losses_on_fakes.py'
+
+lint: $(VENV)/.wheel
+	failed=0; \
+	$(BIN)/ruff check --quiet --output-format concise . || failed=1; \
+	$(BIN)/mypy || failed=1; \
+	$(BIN)/lint-imports > $(OUT)/arrows.log 2>&1 || { cat $(OUT)/arrows.log; failed=1; }; \
+	exit $$failed
+
+bench: $(VENV)/.wheel
+	for script in bench/*.py; do echo "$$script"; $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) $(BUILD) dist
+
+# What the package and its tests need, from pyproject.toml.
+$(VENV)/.needs: pyproject.toml
+	test -x $(BIN)/python || python3 -m venv $(VENV)
+	$(PIP) install '.[cli,dev]' $(NEEDS)
+	touch $@
+
+# The wheel, installed as a user has it: not editable, so that what is tested is what ships.
+$(VENV)/.wheel: $(VENV)/.needs $(PACKAGE)
+	rm -rf $(OUT)/wheel
+	$(BIN)/python -m hatchling build -t wheel -d $(OUT)/wheel > $(VENV)/.wheel.log 2>&1 || { cat $(VENV)/.wheel.log; false; }
+	$(PIP) install --no-deps --force-reinstall $(OUT)/wheel/*.whl
+	touch $@
+
+# A tree like the checkout, in which both packages are links to the installed wheel's.
+$(BUILD)/tree/.made: $(VENV)/.wheel $(BESIDE_FILES)
+	rm -rf $(OUT)/tree
+	mkdir -p $(OUT)/tree
+	cp -R $(BESIDE) $(OUT)/tree
+	ln -s "$$(cd $(OUT) && $(BIN)/python -c 'import sglang_probe; print(sglang_probe.__path__[0])')" $(OUT)/tree/sglang_probe
+	ln -s sglang_probe/_inject/sitecustomize $(OUT)/tree/sitecustomize
+	touch $@
