@@ -1,0 +1,1 @@
+"""What the two releases' stand-ins share. SGLang has nothing of this name."""

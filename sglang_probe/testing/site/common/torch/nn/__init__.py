@@ -1,0 +1,7 @@
+"""Modules without mathematics."""
+
+from __future__ import annotations
+
+
+class Module:
+    """The base class of models."""

@@ -1,0 +1,1 @@
+from sglang.srt.distributed.parallel_state import *  # noqa: F403
