@@ -95,7 +95,10 @@ def arm() -> None:
 
 def disarm(reason: str) -> None:
     """Stop watching, and say once why; SGLang goes on as if the probe were not there."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
+    others = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
+    if len(others) == len(sys.meta_path):
+        return  # said already: a module that was being imported meanwhile comes here too
+    sys.meta_path[:] = others
     from sglang_probe.agent.runs import speaks_for_run
 
     if speaks_for_run():

@@ -79,7 +79,10 @@ class FakeGpus:
 
     @classmethod
     def create(cls, directory: Path | str, scenario: Scenario | None = None) -> FakeGpus:
-        """Make the cards of `scenario` (one idle card where none is given) in `directory`."""
+        """Make the cards of `scenario` (one idle card where none is given) in `directory`.
+
+        Raises FileExistsError where there are some already: `FakeGpus(directory)` opens those.
+        """
         path = Path(directory).absolute()
         Ledger.create(path, scenario or Scenario()).close()
         return cls(path)

@@ -162,3 +162,10 @@ if __name__ == "__main__":
     assert done.stdout == "0\n"
     (line,) = done.stderr.splitlines()
     assert "SGLANG_PROBE_DIR" in line and str(tmp_path / "file" / "runs") in line
+
+
+def test_target_modules_that_import_each_other_say_a_loss_once(run: Run, tmp_path: Path) -> None:
+    managers = tmp_path / "site" / "sglang" / "srt" / "managers"
+    managers.joinpath("tokenizer_manager.py").write_text("from sglang.srt.managers import detokenizer_manager")
+    done = run("import sglang.srt.managers.tokenizer_manager", block=("wrapt",))
+    assert len(done.stderr.splitlines()) == 1

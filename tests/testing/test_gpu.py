@@ -119,6 +119,12 @@ def test_cards_are_the_same_from_every_handle(make_gpus: Make) -> None:
     assert {5: GIB} == gpus[0].processes
 
 
+def test_cards_are_not_made_over_others(make_gpus: Make) -> None:
+    gpus = make_gpus()
+    with pytest.raises(FileExistsError, match="holds fake GPUs already"):
+        FakeGpus.create(gpus.directory)
+
+
 def test_uuids_are_spelled_as_nvml_spells_them_and_differ(make_gpus: Make) -> None:
     uuids = [gpu.uuid for gpu in make_gpus(gpus=8)]
     assert len(set(uuids)) == 8

@@ -82,7 +82,12 @@ class Ledger:
 
     @classmethod
     def create(cls, directory: Path, scenario: Scenario) -> Ledger:
-        """Make a new ledger in `directory` (made where missing) with the tenants that are there from the start."""
+        """Make a new ledger in `directory` (made where missing) with the tenants that are there from the start.
+
+        Raises FileExistsError where there is one already.
+        """
+        if (directory / FILE_NAME).exists():
+            raise FileExistsError(f"{directory} holds fake GPUs already; open them, or make others elsewhere")
         directory.mkdir(parents=True, exist_ok=True)
         scenario.save(directory)
         connection = sqlite3.connect(directory / FILE_NAME)
