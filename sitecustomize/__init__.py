@@ -1,7 +1,6 @@
-"""The doorbell of SGLang Probe: Python imports this at start-up because its directory is on PYTHONPATH.
+"""The doorbell of SGLang Probe: on PYTHONPATH, it is imported at the start of every Python. SGLANG_PROBE=0 disarms it.
 
-It arms the agent, runs the sitecustomize that it hides, and never raises or prints to stdout of its own.
-SGLANG_PROBE=0 turns the agent off. Standard library only; it must parse in, and leave alone, every older Python.
+It never raises or prints to stdout of its own. Standard library only; it parses in, and leaves alone, older Pythons.
 """
 import os
 import sys
@@ -18,43 +17,44 @@ def _load(spec):
 
 def _arm():
     """Import the agent from beside this file, whatever sys.path offers, and let it watch for SGLang."""
-    if os.environ.get("SGLANG_PROBE") == "0" or sys.version_info < (3, 10):
-        return
     reference = os.pathsep.join([sys.prefix, str(sys.implementation.cache_tag)])
-    if os.environ.setdefault("SGLANG_PROBE_PYTHON", reference) != reference:
-        return  # a descendant that is another Python than the first armed process
+    if os.environ.get("SGLANG_PROBE") == "0" or os.environ.setdefault("SGLANG_PROBE_PYTHON", reference) != reference:
+        return  # turned off, or a descendant that is another Python than the first armed process
     from _frozen_importlib_external import spec_from_file_location
     beside = os.path.join(_ROOT, "sglang_probe")
     package = beside if os.path.isdir(beside) else os.path.dirname(_ROOT)
-    init = os.path.join(package, "__init__.py")
-    _load(spec_from_file_location("sglang_probe", init, submodule_search_locations=[package]))
+    if "sglang_probe" not in sys.modules:
+        init = os.path.join(package, "__init__.py")
+        _load(spec_from_file_location("sglang_probe", init, submodule_search_locations=[package]))
     from sglang_probe.agent.finder import arm
     arm()
 
 
-def _chain():
-    """Run the sitecustomize that ours hides, once, whether it raises or not."""
-    if sys.version_info >= (3, 5):
-        from _frozen_importlib_external import PathFinder
-        spec = PathFinder.find_spec("sitecustomize", [p for p in sys.path if os.path.abspath(p) != _ROOT])
-        _load(spec) if spec is not None and spec.loader is not None else None
+def _chain():  # noqa: RET503
+    """Run the sitecustomize that ours hides: each hidden file once a process, whether it raises or not."""
+    from _frozen_importlib_external import PathFinder
+    ran = sys.__dict__.setdefault("_sglang_probe_chained", {os.path.realpath(__file__)})
+    for spec in (PathFinder.find_spec("sitecustomize", [entry]) for entry in sys.path):
+        if spec and spec.loader and spec.origin and os.path.realpath(spec.origin) not in ran:
+            ran.add(os.path.realpath(spec.origin))
+            return _load(spec)
 
 
-def _guarded(step, what):
+def _guarded(step, what, oldest):
     try:
-        step()
+        step() if sys.version_info >= oldest else None
     except Exception as error:  # in the words of site.py, which would report the hidden module's failure
-        sys.stderr.write("Error in %s; set PYTHONVERBOSE for traceback:\n" % what)
-        sys.stderr.write("%s: %s\n" % (type(error).__name__, error))
+        text = "Error in %s; set PYTHONVERBOSE for traceback:\n%s: %s\n" % (what, type(error).__name__, error)
+        try:  # noqa: SIM105  # contextlib is not imported yet
+            sys.excepthook(*sys.exc_info()) if sys.flags.verbose else os.write(sys.stderr.fileno(), text.encode())
+        except Exception:
+            pass  # stderr is closed or full: there is nobody to tell
 
 
 _given = os.environ.get("PYTHONPATH", "")
 _others = os.pathsep.join(p for p in _given.split(os.pathsep) if os.path.abspath(p) != _ROOT)
 os.environ.update({"PYTHONPATH": _others} if _given else {})  # the Pythons that start meanwhile are not ours
-try:
-    _guarded(_arm, "sglang-probe") if _given != _others else None
-    _guarded(_chain, "sitecustomize")
-finally:
-    if _given:
-        _now = os.environ.get("PYTHONPATH", "")
-        os.environ["PYTHONPATH"] = _given if _now == _others else os.pathsep.join([_ROOT, _now])
+_guarded(_arm, "sglang-probe", (3, 10)) if _given != _others else None
+_guarded(_chain, "sitecustomize", (3, 5))
+_now = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
+os.environ.update({"PYTHONPATH": _given if os.environ.get("PYTHONPATH") == _others else _now} if _given else {})

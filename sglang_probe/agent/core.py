@@ -26,16 +26,18 @@ from sglang_probe.events.envelope import READING_KEYS
 from sglang_probe.events.names import NOT_YET_REASONS as NOT_YET
 
 _agent: Agent | None = None
+_starting = threading.RLock()  # two threads may import target modules; nothing is written under it but the first lines
 
 
 def agent() -> Agent:
     """Return the agent of this process, starting it at the first call: when the first target module has loaded."""
     global _agent
-    if _agent is None:
-        _agent = Agent(join_run())
-        os.register_at_fork(after_in_child=_agent.after_fork)
-        _agent.report_start()
-    return _agent
+    with _starting:
+        if _agent is None:
+            _agent = Agent(join_run())
+            os.register_at_fork(after_in_child=_agent.after_fork)
+            _agent.report_start()
+        return _agent
 
 
 class Agent:
@@ -92,11 +94,15 @@ class Agent:
         """Close the span of a call that raised; the exception itself is not touched."""
         if call is not None:
             call.error = error
-            with self.health.guard("hook"):
-                self._close(call, "error")
+            try:
+                with self.health.guard("hook"):
+                    self._close(call, "error")
+            finally:
+                call.error = None
 
     def _open(self, call: Call) -> None:
         target = call.target
+        exceptions.forget(self._local)  # a call that begins is no longer on an exception's way out
         self._tell_worker(call)
         self._stack().append(call)
         call.began_ns = time.monotonic_ns()
@@ -117,6 +123,8 @@ class Agent:
             if target.use == "observe":
                 self._read(call, target.reader.end)
                 return
+            if kind == "end":
+                exceptions.forget(self._local)
             if target.role == "graph.capture":
                 self._capturing -= 1
             after = self.reading(processes=not target.in_collective)
@@ -271,13 +279,12 @@ class Agent:
     # Threads and forks.
 
     def after_fork(self) -> None:
-        """In a forked child: a file, a sequence and a stack of its own, and no NVML."""
-        self.writer.forget()
-        self.identity.renew()
-        self._pipeline.restart()
-        self._nvml.forget()
+        """In a forked child: a file, a sequence and a stack of its own, no rank, and no NVML."""
         self._local = threading.local()
         self._capturing = 0
+        for step in (self.identity.renew, self._pipeline.restart, self._nvml.forget, self.writer.forget):
+            with self.health.guard("fork"):
+                step()
 
     def _stack(self) -> list[Call]:
         stack: list[Call] | None = getattr(self._local, "stack", None)

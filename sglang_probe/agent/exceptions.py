@@ -16,22 +16,25 @@ PASSTHROUGH = "sglang_probe_passthrough"
 
 def describe(error: BaseException, local: threading.local) -> dict[str, Any]:
     """Return the envelope's `exception`; the text only where this thread sees the exception for the first time."""
+    raised_in = _raised_in(error.__traceback__)
+    # Not the exception itself: it would keep its frames alive, and the tensors in them.
+    name = id(error), type(error), raised_in
     known = getattr(local, "exception", None)
-    if known is not None and known[0] is error:
+    if known is not None and known[0] == name:
         return {**known[1], "message": None, "stacktrace": None}
     described = {
         "id": os.urandom(8).hex(),
         "type": _type_name(error),
         "message": _head(redact_text(_text(error)), MAX_MESSAGE_BYTES),
         "stacktrace": _tail(redact_text(_stacktrace(error)), MAX_STACKTRACE_BYTES),
-        "raised_in": _raised_in(error.__traceback__),
+        "raised_in": raised_in,
     }
-    local.exception = (error, described)
+    local.exception = (name, described)
     return described
 
 
 def forget(local: threading.local) -> None:
-    """Let go of the exception when the outermost span has closed: it holds SGLang's frames."""
+    """Forget the exception: the host has caught it, since a span ended well, another began or the outermost closed."""
     local.exception = None
 
 
@@ -43,7 +46,7 @@ def _type_name(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # an exception whose text raises is still an exception
+    except BaseException as broken:  # an exception whose text raises, or exits, is still an exception
         return f"<str() of it raised {type(broken).__name__}>"
 
 

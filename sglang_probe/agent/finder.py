@@ -6,6 +6,7 @@ Every Python process under the probe's PYTHONPATH imports this file, so it impor
 from __future__ import annotations
 
 import sys
+from _thread import get_ident
 
 TYPE_CHECKING = False  # typing's own costs 2 ms to import
 if TYPE_CHECKING:
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
 
 WATCHED_PREFIX = "sglang."
 
+# The descriptor itself: a host's exception may be frozen, or have a `__traceback__` of its own making.
+_TRACE: Any = BaseException.__dict__["__traceback__"]
+
 
 class Finder:
     """A meta path finder that finds nothing itself: it lends the specs of target modules a loader that tells us."""
 
     def __init__(self) -> None:
         self.targets: frozenset[str] | None = None
+        self._asking: set[tuple[int, str]] = set()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -29,9 +34,13 @@ class Finder:
         """Return the spec that the other finders have for a target module, or None for every other module."""
         if not fullname.startswith(WATCHED_PREFIX):
             return None
+        question = get_ident(), fullname
+        if question in self._asking:  # another finder asks all finders, as we do
+            return None
         try:
             if fullname not in self._targets():
                 return None
+            self._asking.add(question)
             spec = self._spec_of_others(fullname, path, target)
             if spec is None or not hasattr(spec.loader, "exec_module"):
                 return None
@@ -40,6 +49,8 @@ class Finder:
         except Exception as error:  # whatever fails here, SGLang's import must not
             disarm(f"the import of {fullname} could not be watched: {type(error).__name__}: {error}")
             return None
+        finally:
+            self._asking.discard(question)
 
     def _targets(self) -> frozenset[str]:
         if self.targets is None:
@@ -78,7 +89,14 @@ class Loader:
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
+        try:
+            self._loader.exec_module(module)
+        except BaseException as error:  # the module's own failure: this frame has no part in it
+            trace = _TRACE.__get__(error)
+            if trace is not None and sys.version_info >= (3, 11):
+                _TRACE.__set__(error, trace.tb_next)
+            del trace
+            raise
         loaded(module)
 
 
@@ -94,15 +112,17 @@ def arm() -> None:
 
 
 def disarm(reason: str) -> None:
-    """Stop watching, and say once why; SGLang goes on as if the probe were not there."""
+    """Stop watching, and say once why; SGLang goes on as if the probe were not there. Never raises."""
     others = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
     if len(others) == len(sys.meta_path):
         return  # said already: a module that was being imported meanwhile comes here too
     sys.meta_path[:] = others
-    from sglang_probe.agent.runs import speaks_for_run
+    try:
+        from sglang_probe.agent.runs import say_for_run
 
-    if speaks_for_run():
-        sys.stderr.write(f"sglang-probe: nothing will be recorded: {reason}\n")
+        say_for_run(f"nothing will be recorded: {reason}")
+    except Exception:  # a module of the host's may stand in the way of the one we need; SGLang's import must go on
+        pass
 
 
 def loaded(module: ModuleType) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import Counter
 
@@ -51,7 +52,19 @@ class Guard:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or comes_from_signal_handler(error):
             return False
         self._health.degrade(self._source, "probe_error", f"{type(error).__name__}: {error}")
         return True
+
+
+def comes_from_signal_handler(error: BaseException) -> bool:
+    """Tell whether a handler of the host's raised this while our code ran: then it is the host's, as a timeout is."""
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False

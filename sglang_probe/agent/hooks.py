@@ -17,6 +17,22 @@ if TYPE_CHECKING:
     from sglang_probe.agent.core import Agent
 
 TRIMS_ITS_FRAME = sys.version_info >= (3, 11)
+# The descriptor itself: a host's exception may be frozen, or have a `__traceback__` of its own making.
+TRACE: Any = BaseException.__dict__["__traceback__"]
+
+
+class Hook(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic in the stubs of wrapt 2 alone
+    """A wrapped function that pickles and copies as the function does: by its name."""
+
+    def __reduce_ex__(self, protocol: Any) -> str:
+        name: str = self.__wrapped__.__qualname__
+        return name
+
+    def __copy__(self) -> Hook:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Hook:
+        return self
 
 
 class Hooks:
@@ -25,6 +41,7 @@ class Hooks:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._applied: list[tuple[Target, ModuleType, Any]] = []
+        self.called: set[str] = set()
 
     def install(self, module: ModuleType) -> None:
         """Wrap every target of `module` that it defines, and report each row."""
@@ -39,8 +56,12 @@ class Hooks:
             self._agent.report_target(target, state, reason, print_of_body)
 
     def displaced(self) -> list[Target]:
-        """Return the targets over which somebody has put something that does not lead to our hook."""
-        return [target for target, module, hook in self._applied if not _leads_to(_lookup(module, target.path), hook)]
+        """Return the targets over which somebody has put something that has not led to our hook so far."""
+        return [
+            target
+            for target, module, hook in self._applied
+            if target.name not in self.called and not _leads_to(_lookup(module, target.path), hook)
+        ]
 
     def _install(self, target: Target, module: ModuleType) -> tuple[TargetState, str | None, Any]:
         function = _lookup(module, target.path)
@@ -50,24 +71,30 @@ class Hooks:
             return "nested", f"called by {target.unless}", function
         if _is_ours(function):
             return "applied", "hooked before", function
-        hook = wrapt.wrap_function_wrapper(module, target.path, self._wrapper(target))
+        if isinstance(function, type) or not (callable(function) or isinstance(function, (staticmethod, classmethod))):
+            return "failed", f"a {type(function).__name__}, not a function", None
+        hook = wrapt.wrap_object(module, target.path, Hook, (self._wrapper(target),))
         self._applied.append((target, module, hook))
         return "applied", None, function
 
     def _wrapper(self, target: Target) -> Callable[..., Any]:
-        agent = self._agent
+        agent, called = self._agent, self.called
 
         def sglang_probe_passthrough(
             wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
         ) -> Any:
+            called.add(target.name)
             call = agent.begin(target, wrapped, instance, args, kwargs)
             try:
                 result = wrapped(*args, **kwargs)
             except BaseException as error:
                 agent.failed(call, error)
+                call = None  # this frame may outlive the call: it must not tie the exception into a circle
                 # Before 3.11 `raise` puts our frame back into SGLang's traceback: its name says what it is.
-                if TRIMS_ITS_FRAME and error.__traceback__ is not None:
-                    error.__traceback__ = error.__traceback__.tb_next
+                trace = TRACE.__get__(error)
+                if TRIMS_ITS_FRAME and trace is not None:
+                    TRACE.__set__(error, trace.tb_next)
+                del trace
                 raise
             agent.ended(call, result)
             return result

@@ -20,8 +20,8 @@ class Identity:
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        self.role: ProcessRole = "other"
-        self.rank: dict[str, Any] | None = None
+        self.role: ProcessRole
+        self.rank: dict[str, Any] | None
         self.kind: DeviceKind | None = None
         self.index: int | None = None
         self._uuid: str | None = None
@@ -29,7 +29,8 @@ class Identity:
         self.renew()
 
     def renew(self) -> None:
-        """Find out which process this is: at the start and in a forked child."""
+        """Find out which process this is: at the start and in a forked child, which is no rank even of a scheduler."""
+        self.role, self.rank = "other", None
         key = this_process()
         self._process = {
             "run_id": self.run_id,

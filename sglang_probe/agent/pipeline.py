@@ -152,7 +152,20 @@ def dumps(value: Any) -> bytes:
 
 
 def _encode(value: Any) -> bytes:
-    return json.dumps(value, default=str, separators=(",", ":"), allow_nan=False).encode("ascii")
+    encoded = json.dumps(value, default=str, separators=(",", ":"), allow_nan=False)
+    if "\\ud" in encoded:  # half of a surrogate pair stands for a byte that was no UTF-8; strict readers refuse it
+        encoded = json.dumps(_printable(json.loads(encoded)), separators=(",", ":"))
+    return encoded.encode("ascii")
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    return value
 
 
 def _finite(value: Any) -> Any:

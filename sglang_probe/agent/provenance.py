@@ -151,10 +151,10 @@ def _git(path: str, *command: str) -> str | None:
     environ = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
-            ["git", "-C", path, *command],
+            ["git", "-c", "core.fsmonitor=false", "-C", path, *command],  # a monitor is a program of the checkout's
             capture_output=True,
             text=True,
-            timeout=5,
+            timeout=2,
             check=True,
             env=environ,
             stdin=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sglang_probe.agent.health import Health
+from sglang_probe.agent.health import Health, comes_from_signal_handler
 from sglang_probe.agent.nvml import Nvml
 from sglang_probe.events.envelope import DELTA_KEYS, READING_KEYS
 
@@ -93,6 +93,8 @@ class Readings:
         try:
             return question()
         except Exception as error:  # a poisoned context, a driver that went away: the phase goes on, the event too
+            if comes_from_signal_handler(error):
+                raise
             self._health.degrade(source, "read_failed", f"{type(error).__name__}: {error}")
             return None
         finally:

@@ -12,16 +12,16 @@ from typing import Any
 MARK = "[redacted]"
 
 _SECRET_NAME = re.compile(
-    r"(?:^|[_\-.])(?:api_?key|access_?key|private_?key|secret_?key|key|token|secret|secrets|password|passwd|passphrase"
-    r"|credential|credentials|authorization)$",
+    r"(?:^|[_\-.])(?:api_?keys?|keys?|key_?\d+|(?:access|secret)_?key_?id|token|secrets?|passwords?|passwd|pass|pwd"
+    r"|passphrase|credentials?|auth|authorization)$",
     re.IGNORECASE,
 )
 _IN_TEXT = re.compile(
     r"(?P<url>[a-z][a-z0-9+.\-]*://)[^\s/@:]*:?[^\s/@]*@"
     r"|(?P<query>[?&](?:[a-z0-9_\-]*(?:token|key|secret|password|signature|sig))=)[^&\s\"']+"
-    r"|(?P<bearer>\bBearer\s+)[A-Za-z0-9._~+/\-]{8,}=*"
-    r"|(?P<assigned>\b[\w\-]*(?:api[_\-]?key|access[_\-]?key|secret|password|(?<![a-z])token)[\"']?\s*[=:]\s*)[\"']?[^\s\"',)}&]{4,}[\"']?"
-    r"|\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_\-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|xox[a-z]-[A-Za-z0-9\-]{10,}|AKIA[0-9A-Z]{16})\b",
+    r"|(?P<bearer>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/\-]{8,}=*"
+    r"|(?P<assigned>\b[\w\-]*(?:api[_\-]?key|access[_\-]?key(?:[_\-]?id)?|secret[\w\-]*|password|auth|(?<![a-z])token)[\"']?\s*[=:]\s*)[\"']?[^\s\"',)}&]{4,}[\"']?"
+    r"|\b(?:hf_[A-Za-z0-9]{16,}|sk[-_][A-Za-z0-9_\-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|xox[a-z]-[A-Za-z0-9\-]{10,}|AKIA[0-9A-Z]{16})\b",
     re.IGNORECASE,
 )
 
@@ -58,7 +58,7 @@ def redact_argv(argv: Sequence[str]) -> list[str]:
     for argument in argv:
         flag, equals, _ = argument.partition("=")
         secret = flag.startswith("-") and is_secret_name(flag.lstrip("-"))
-        if hide_next and not argument.startswith("--"):
+        if hide_next:  # whatever it looks like: a secret may begin with dashes
             clean.append(MARK)
         elif secret and equals:
             clean.append(f"{flag}={MARK}")

@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from collections.abc import MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sglang_probe.agent.process import ProcessKey, is_alive, this_process
@@ -30,9 +31,15 @@ class Run:
 
     run_id: str
     made_here: bool
-    """This process speaks for the run: it alone may write the one line on stderr."""
+    """This process made the run id, or was the first to claim the user's."""
     directory: str
     """Absolute directory of all runs."""
+
+    @property
+    def speaks(self) -> bool:
+        """This process alone may write the run's line on stderr; of ranks that a launcher like torchrun started, the
+        first of each host."""
+        return self.made_here and os.environ.get("LOCAL_RANK", "0") == "0"
 
     @property
     def path(self) -> str:
@@ -46,7 +53,9 @@ def join_run(environ: MutableMapping[str, str] = os.environ, me: ProcessKey | No
     me = me or this_process()
     directory = os.path.abspath(environ.get(DIRECTORY) or DEFAULT_DIRECTORY)
     environ[DIRECTORY] = directory
-    run_id, maker = environ.get(RUN_ID), _parse(environ.get(RUN_MAKER))
+    # A variable may hold bytes that are no UTF-8; JSON cannot.
+    run_id = environ.get(RUN_ID, "").encode("utf-8", "replace").decode()
+    maker = _parse(environ.get(RUN_MAKER))
     if run_id and maker is None:  # the user's own id, not yet claimed by a process
         environ[RUN_MAKER] = _format(me, _GIVEN)
         return Run(run_id, True, directory)
@@ -62,17 +71,20 @@ def new_run_id() -> str:
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + os.urandom(3).hex()
 
 
-def speaks_for_run() -> bool:
-    """Tell whether this process may write the run's one line on stderr. Never raises."""
+def say_for_run(text: str) -> None:
+    """Say something that concerns the whole run, where this process speaks for it. Never raises."""
     try:
-        return join_run().made_here
+        speaks = join_run().speaks
     except Exception:  # without an answer a line too many is better than silence
-        return True
+        speaks = True
+    if speaks:
+        say(text)
 
 
 def say(text: str) -> None:
-    """Write one line to stderr: the only thing the agent ever says there."""
-    sys.stderr.write(f"sglang-probe: {text}\n")
+    """Write one line to stderr, the only thing the agent ever says there; if it is closed, nobody is there to tell."""
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"sglang-probe: {text}\n")
 
 
 def _format(key: ProcessKey, how: str) -> str:
@@ -81,7 +93,11 @@ def _format(key: ProcessKey, how: str) -> str:
 
 def _parse(text: str | None) -> tuple[ProcessKey, str] | None:
     parts = (text or "").split(" ")
-    if len(parts) != 4 or not parts[1].isdigit():
+    if len(parts) != 4 or not _is_number(parts[1]):
         return None
     boot_id, pid, start, how = parts
-    return ProcessKey(None if boot_id == "-" else boot_id, int(pid), int(start) if start.isdigit() else None), how
+    return ProcessKey(None if boot_id == "-" else boot_id, int(pid), int(start) if _is_number(start) else None), how
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

@@ -90,7 +90,7 @@ def test_a_reloaded_module_is_hooked_again(run: Run, tmp_path: Path) -> None:
         + "import importlib\nimportlib.reload(module)\n"
         + "print(type(vars(module.DetokenizerManager)['__init__']).__name__)"
     )
-    assert done.stdout == "FunctionWrapper\n"
+    assert done.stdout == "Hook\n"
     reports = [e for e in events(tmp_path) if e["event"] == "sglang.probe.target"]
     assert ["applied", "applied"] == [report["attributes"]["state"] for report in reports]
 
@@ -103,7 +103,7 @@ def test_a_module_loaded_before_the_agent_was_armed_is_hooked_at_once(run: Run) 
         + "from sglang_probe.agent.finder import arm\narm(); arm()\n"
         "print(type(vars(module.DetokenizerManager)['__init__']).__name__)"
     )
-    assert run(code).stdout == "FunctionWrapper\n"
+    assert run(code).stdout == "Hook\n"
 
 
 def test_an_import_error_of_the_hosts_own_passes_unchanged(run: Run) -> None:

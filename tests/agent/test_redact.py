@@ -81,3 +81,21 @@ def test_a_command_line_that_starts_no_server_gives_no_arguments() -> None:
 def test_only_variables_that_decide_memory_are_kept_and_their_secrets_hidden() -> None:
     environ = {"NCCL_DEBUG": "INFO", "HOME": "x", "SGLANG_X_TOKEN": SECRET, "CUDA_VISIBLE_DEVICES": "0", "PATH": "x"}
     assert environment(environ) == {"CUDA_VISIBLE_DEVICES": "0", "NCCL_DEBUG": "INFO", "SGLANG_X_TOKEN": MARK}
+
+
+@pytest.mark.parametrize(
+    "name", ["api_keys", "X_PASS", "X_PWD", "X_AUTH", "X_KEYS", "X_KEY_1", "AWS_ACCESS_KEY_ID", "secret_key_id"]
+)
+def test_names_of_secrets_in_their_other_spellings(name: str) -> None:
+    assert redact({name: [SECRET]}) == {name: MARK}
+
+
+@pytest.mark.parametrize(
+    "text", [f"Authorization: Basic {SECRET}", f'{{"auth":"{SECRET}"}}', f'"secret_key_id":"{SECRET}"']
+)
+def test_secrets_in_texts_in_their_other_spellings(text: str) -> None:
+    assert SECRET not in redact_text(text)
+
+
+def test_a_secret_that_looks_like_a_flag_is_hidden() -> None:
+    assert redact_argv(["--api-key", f"--{SECRET}", "--tp", "2"]) == ["--api-key", MARK, "--tp", "2"]

@@ -194,17 +194,35 @@ def test_a_checkout_that_is_importable_but_not_on_pythonpath_arms_nothing(tmp_pa
     assert answer(done)["armed"] is False
 
 
-def test_a_broken_agent_is_one_report_and_no_failure(start: Start, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    (copy / "sitecustomize").mkdir(parents=True)
-    (copy / "sitecustomize" / "__init__.py").write_text(DOORBELL.read_text())
-    (copy / "sglang_probe" / "agent").mkdir(parents=True)
-    for package in (copy / "sglang_probe", copy / "sglang_probe" / "agent"):
+def broken_copy(folder: Path) -> Path:
+    """A checkout whose agent raises as it is imported."""
+    (folder / "sitecustomize").mkdir(parents=True)
+    (folder / "sitecustomize" / "__init__.py").write_text(DOORBELL.read_text())
+    (folder / "sglang_probe" / "agent").mkdir(parents=True)
+    for package in (folder / "sglang_probe", folder / "sglang_probe" / "agent"):
         (package / "__init__.py").write_text("")
-    (copy / "sglang_probe" / "agent" / "finder.py").write_text("raise RuntimeError('broken')")
-    done = start("print('host runs')", PYTHONPATH=str(copy))
+    (folder / "sglang_probe" / "agent" / "finder.py").write_text("raise RuntimeError('broken')")
+    return folder
+
+
+def test_a_broken_agent_is_one_report_and_no_failure(start: Start, tmp_path: Path) -> None:
+    done = start("print('host runs')", PYTHONPATH=str(broken_copy(tmp_path / "copy")))
     assert done.stdout == "host runs\n"
     assert "Error in sglang-probe" in done.stderr and "RuntimeError: broken" in done.stderr
+
+
+@pytest.mark.parametrize("redirect", ["2>&-", "2>/dev/full"])
+def test_nobody_to_tell_is_no_reason_to_fail(redirect: str, tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("SGLANG_PROBE", "PYTHON"))}
+    done = subprocess.run(
+        f'"{sys.executable}" -c "print(1)" {redirect}',
+        shell=True,
+        env={**environ, "PYTHONPATH": str(broken_copy(tmp_path / "copy"))},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, b"1\n")
 
 
 def old_pythons() -> list[str]:
@@ -229,3 +247,39 @@ def test_an_older_python_starts_unharmed(python: str, tmp_path: Path) -> None:
 
 def test_the_doorbell_parses_in_the_oldest_grammar_this_python_knows() -> None:
     ast.parse(DOORBELL.read_text(), feature_version=(3, 4))
+
+
+def test_a_second_way_to_the_same_doorbell_still_leads_to_the_users_own(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(ROOT)
+    log = tmp_path / "log"
+    users = users_sitecustomize(tmp_path / "users", f"open({str(log)!r}, 'a').write('ran ')")
+    done = start(PYTHONPATH=os.pathsep.join([str(tmp_path / "link"), str(ROOT), str(users)]))
+    assert answer(done)["armed"] is True
+    assert (log.read_text(), done.stderr) == ("ran ", "")
+
+
+def test_another_tools_sitecustomize_that_chains_as_we_do_does_not_run_in_a_circle(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    chains = (
+        "import os, sys\n"
+        f"open({str(log)!r}, 'a').write('tool ')\n"
+        "from importlib.machinery import PathFinder\n"
+        "here = os.path.dirname(os.path.abspath(__file__))\n"
+        "spec = PathFinder.find_spec('sitecustomize', [p for p in sys.path if os.path.abspath(p) != here])\n"
+        "spec.loader.load_module('sitecustomize')\n"
+    )
+    tool = users_sitecustomize(tmp_path / "tool", chains)
+    users = users_sitecustomize(tmp_path / "users", f"open({str(log)!r}, 'a').write('users ')")
+    done = start(path=(tool, users))
+    assert answer(done)["armed"] is True
+    assert log.read_text() == "tool users "
+
+
+def test_a_user_who_takes_pythonpath_away_leaves_children_our_entry_alone(start: Start, tmp_path: Path) -> None:
+    users = users_sitecustomize(tmp_path / "users", "import os; os.environ.pop('PYTHONPATH')")
+    assert answer(start(path=(users,)))["pythonpath"] == str(ROOT)
+
+
+def test_with_verbose_the_users_failure_comes_with_its_traceback(start: Start, tmp_path: Path) -> None:
+    users = users_sitecustomize(tmp_path / "users", "raise ValueError('mine')")
+    assert "Traceback" in start("pass", path=(users,), PYTHONVERBOSE="1").stderr

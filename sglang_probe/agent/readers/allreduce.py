@@ -19,15 +19,15 @@ _BUFFER_KINDS = ("meta", "data")
 
 
 class _LastWarning(logging.Filter):
-    """Lets every record pass and keeps the text of the last warning: SGLang says only there why it disabled itself."""
+    """Lets every record pass and keeps the last warning: SGLang says only there why it disabled itself."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.text: str | None = None
+        self.record: logging.LogRecord | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.WARNING:
-            self.text = record.getMessage()
+            self.record = record  # its text is made later, under the reader's guard: making it may raise
         return True
 
 
@@ -56,8 +56,8 @@ def _common(call: Call) -> Attributes:
 
 
 def _why_disabled(listener: _LastWarning | None) -> str:
-    if listener is not None and listener.text:
-        return listener.text
+    if listener is not None and listener.record is not None:
+        return listener.record.getMessage()
     return "SGLang gave no reason: a group of one rank, or its all-reduce kernels are not importable here"
 
 
