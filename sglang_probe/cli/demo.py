@@ -11,7 +11,6 @@ It takes a few seconds and needs no GPU, no torch and no SGLang. The probe is in
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,8 @@ from pathlib import Path
 from sglang_probe.cli import timeline
 from sglang_probe.cli.doorbell import doorbell_directory
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.output import tell
+from sglang_probe.cli.paths import absolute, is_directory, is_there
 from sglang_probe.testing.fakesite import RELEASES
 from sglang_probe.testing.server import FakeServer, Run
 from sglang_probe.testing.story import DEFAULT_RELEASE, MEM_FRACTION_STATIC, arguments, story
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     with _directory(args.keep) as directory:
         _replay(args, directory)
         if args.keep is None:
-            print("Its events go when this ends; --keep DIR keeps them, and the server's log.\n", file=sys.stderr)
+            tell("Its events go when this ends; --keep DIR keeps them, and the server's log.\n\n")
         return timeline.run(argparse.Namespace(path=[str(directory / RUNS)], format=args.format))
 
 
@@ -68,7 +69,7 @@ def _replay(args: argparse.Namespace, directory: Path) -> Run:
         last = ended.log.strip().splitlines()[-1:] or ["nothing"]
         raise BadUse(f"the probe wrote no events; --keep DIR keeps the server's log, which ends: {last[0]}")
     how = "failed to start" if ended.returncode else "started, and was ended"
-    print(f"The fake server {how}; SGLang's own last words:\n{_last_words(ended.log)}\n", file=sys.stderr)
+    tell(f"The fake server {how}; SGLang's own last words:\n{_last_words(ended.log)}\n\n")
     return ended
 
 
@@ -90,10 +91,10 @@ def _directory(keep: str | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="sglang-probe-demo-") as directory:
             yield Path(directory)
         return
-    path = Path(keep).absolute()
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise BadUse(f"--keep {keep!r} is there and not an empty directory; name a new one")
+    path = absolute("--keep", keep)
     try:
+        if is_there("--keep", keep) and (not is_directory("--keep", keep) or any(path.iterdir())):
+            raise BadUse(f"--keep {keep!r} is there and not an empty directory; name a new one")
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadUse(f"--keep {keep!r} cannot be made ({error.strerror}); name another") from error

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn, Protocol, cast
 
 from sglang_probe import __version__
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.cli.output import discard_stdout, emit
+from sglang_probe.cli.output import discard_stdout, emit, tell
 from sglang_probe.report.plain import printable
 
 PROG = "sglang-probe"
@@ -54,6 +54,13 @@ class Parser(argparse.ArgumentParser):
         """Print `message` and where the help is, and exit 2."""
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Print help and versions to stdout as results are, all else to stderr: argparse takes neither for closed."""
+        if file is not None and file is sys.stdout:
+            emit(message)
+        else:
+            tell(message)
+
 
 class Help(argparse.RawDescriptionHelpFormatter):
     """Keeps docstrings as written and gives the longest command a line."""
@@ -69,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes, not a traceback
     try:
         code = _run(words)
-        sys.stdout.flush()
+        emit("")
     except BrokenPipeError:
         discard_stdout()  # the reader left (head, a pager): nothing is wrong
         return 0
@@ -124,5 +131,5 @@ def _parser(chosen: Command | None, module: CommandModule | None) -> Parser:
 
 def _complain(command: Command | None, text: str) -> int:
     """Say on stderr, in one line, what the user can mend."""
-    print(f"{PROG} {command.name}: " if command else f"{PROG}: ", printable(text), sep="", file=sys.stderr)
+    tell(f"{f'{PROG} {command.name}' if command else PROG}: {printable(text)}\n")
     return 2

@@ -1,4 +1,4 @@
-"""Writing to stdout: what the terminal is like, and what happens when it cannot take more."""
+"""Writing to stdout and stderr: what the terminal is like, and what happens when one of them is closed or full."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ WIDEST: Final = 120
 
 
 def emit(text: str) -> None:
-    """Write `text` to stdout, now.
+    """Write `text` to stdout, now; nothing to nowhere is no error.
 
     Raises:
         BrokenPipeError: the reader left; `main` is quiet about it.
-        BadUse: stdout cannot be written, as on a full disk.
+        BadUse: stdout cannot be written, as on a full disk, or is closed.
     """
+    if sys.stdout is None:
+        if text:
+            raise BadUse("stdout is closed; send it to a file, or to /dev/null")
+        return
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -34,19 +38,33 @@ def emit(text: str) -> None:
 
 def discard_stdout() -> None:
     """Send what is still in the buffer nowhere, or the interpreter would fail on it again at its exit."""
+    if sys.stdout is None:
+        return
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
 
 
+def tell(text: str) -> None:
+    """Write `text` to stderr. Where that is closed or full there is nobody to tell, and stdout is for results."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def page_width() -> int:
     """Return the columns to write for."""
-    if not sys.stdout.isatty():
+    if not _is_terminal():
         return PIPED_WIDTH
     return max(PIPED_WIDTH, min(shutil.get_terminal_size().columns, WIDEST))
 
 
 def wants_colour() -> bool:
     """Tell whether a person looks at stdout on a terminal that has colours and they are wanted."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in {None, "", "dumb"}
+    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in {None, "", "dumb"}

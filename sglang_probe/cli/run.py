@@ -13,13 +13,13 @@ import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NoReturn
 
 from sglang_probe.cli.doorbell import doorbell_directory
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.output import tell
+from sglang_probe.cli.paths import absolute, is_directory, is_there
 
 REFERENCE = "SGLANG_PROBE_PYTHON"
 """Set by the first armed process; its descendants in another Python are left alone."""
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         environment["SGLANG_PROBE_RUN_ID"] = _run_id(args.run_id)
         environment.pop(MAKER, None)  # nobody has claimed this id yet
     if environment.get("SGLANG_PROBE") == "0":
-        print("sglang-probe run: SGLANG_PROBE=0 is set, so the probe stays off", file=sys.stderr)
+        tell("sglang-probe run: SGLANG_PROBE=0 is set, so the probe stays off\n")
     _become(cmd, environment)
 
 
@@ -67,10 +67,9 @@ def _same(entry: str, directory: str) -> bool:
 
 
 def _directory(path: str) -> str:
-    directory = Path(path)
-    if not path or (directory.exists() and not directory.is_dir()):
+    if not path or (is_there("--dir", path) and not is_directory("--dir", path)):
         raise BadUse(f"--dir {path!r} is not a directory; name one, or one that can be made")
-    return str(directory.absolute())
+    return str(absolute("--dir", path))
 
 
 def _run_id(value: str) -> str:

@@ -20,6 +20,7 @@ import msgspec
 
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.output import emit, page_width, wants_colour
+from sglang_probe.cli.paths import is_there
 from sglang_probe.collect.errors import InputError
 from sglang_probe.collect.read import Collected, CollectedRun, read
 from sglang_probe.report.plain import printable_json
@@ -50,14 +51,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(paths: list[str]) -> Collected:
     try:
-        return read(paths, sys.stdin.buffer)
+        return read(paths, None if sys.stdin is None else sys.stdin.buffer)
     except InputError as error:
         raise BadUse(str(error)) from error
 
 
 def _default() -> str:
     directory = os.environ.get("SGLANG_PROBE_DIR") or DEFAULT_DIRECTORY
-    if not Path(directory).exists():
+    if not is_there("the default PATH", directory):
         raise BadUse(
             f"no PATH given, and the default, {directory}, does not exist; name a run,"
             " or start one: sglang-probe run -- python -m sglang.launch_server ..."

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from typing import Final
 
 from sglang_probe.collect.clock import Clock
 from sglang_probe.collect.launch import Launch, Member, order
 from sglang_probe.collect.processes import ProcessEvents, sortable
+from sglang_probe.collect.records import Rank
+
+ROOT_ROLE: Final = "scheduler.init"
+"""What every rank begins with."""
 
 
 def launches(processes: Iterable[ProcessEvents], clock: Clock) -> list[Launch]:
@@ -20,8 +25,11 @@ def launches(processes: Iterable[ProcessEvents], clock: Clock) -> list[Launch]:
     members = [Member(process, clock) for process in processes]
     members.sort(key=lambda member: (member.start, sortable(member.process.key)))
     parents = _parents(members)
+    for member in [member for member, parent in parents.items() if _is_fork(member, parent)]:
+        member.disown()
     found = [launch for family in _families(members, parents) for launch in _waves(family, parents)]
-    return sorted(_joined_by_run_id(_joined_by_world(found)), key=order)
+    found = _joined_whatever_the_clocks(_joined_by_world(found))
+    return sorted(_joined_by_run_id(found), key=order)
 
 
 def _parents(members: list[Member]) -> dict[Member, Member]:
@@ -38,6 +46,19 @@ def _parents(members: list[Member]) -> dict[Member, Member]:
             if older:
                 found[member] = max(older, key=_ticks)
     return found
+
+
+def _is_fork(member: Member, parent: Member) -> bool:
+    """Say whether a process only copies its parent's rank: a rank of its own is spawned, and begins `scheduler.init`."""
+    if member.rank is None or parent.rank is None or not _agree(member.rank, parent.rank):
+        return False
+    return not any(record.role == ROOT_ROLE and record.kind == "begin" for record in member.process.records)
+
+
+def _agree(copy: Rank, rank: Rank) -> bool:
+    """Say whether nothing in a copy, made when less may have been known, contradicts a rank."""
+    pairs = ((getattr(copy, name), getattr(rank, name)) for name in Rank.__struct_fields__)
+    return all(mine in (None, parents) for mine, parents in pairs)
 
 
 def _ticks(member: Member) -> int:
@@ -108,7 +129,20 @@ def _joined_by_world(found: list[Launch]) -> list[Launch]:
         }
         for place in places:
             meetings[place].append(launch)
-    return _join(found, meetings.values(), lambda one, other: not one.places.isdisjoint(other.places))
+    return _join(found, meetings.values(), lambda one, other: one.overlaps(other) and one.completes(other))
+
+
+def _joined_whatever_the_clocks(found: list[Launch]) -> list[Launch]:
+    """Join launches of one run id whose hosts met in one world, however far their wall clocks are apart.
+
+    Of several that fit, as after a restart, the first of one host belongs to the first of the other.
+    """
+    meetings: defaultdict[Hashable, list[Launch]] = defaultdict(list)
+    for launch in sorted(found, key=order):
+        for key in {key for key, _ in launch.places if not key.is_local}:
+            for run_id in {member.process.key.run_id for member in launch.members}:
+                meetings[run_id, key].append(launch)
+    return _join(found, meetings.values(), Launch.may_have_met, by_start=True)
 
 
 def _joined_by_run_id(found: list[Launch]) -> list[Launch]:
@@ -117,13 +151,17 @@ def _joined_by_run_id(found: list[Launch]) -> list[Launch]:
     for launch in sorted(found, key=order):
         for run_id in {member.process.key.run_id for member in launch.members}:
             same_id[run_id].append(launch)
-    return _join(found, same_id.values(), Launch.excludes)
+    return _join(found, same_id.values(), lambda one, other: one.overlaps(other) and not one.excludes(other))
 
 
 def _join(
-    found: list[Launch], buckets: Iterable[list[Launch]], apart: Callable[[Launch, Launch], bool]
+    found: list[Launch],
+    buckets: Iterable[list[Launch]],
+    fit: Callable[[Launch, Launch], bool],
+    *,
+    by_start: bool = False,
 ) -> list[Launch]:
-    """Join launches that share a bucket and overlap in time, unless `apart`; the nearest in start first."""
+    """Join launches that share a bucket and fit: each to the nearest in start, or `by_start` to the first."""
     joined: dict[Launch, Launch] = {}
     for bucket in buckets:
         heads: list[Launch] = []
@@ -133,10 +171,11 @@ def _join(
                 current = joined[current]
             if current in heads:
                 continue
-            partners = [head for head in heads if head.overlaps(current) and not apart(head, current)]
+            partners = [head for head in heads if fit(head, current)]
             if partners:
-                joined[current] = min(partners, key=lambda head: abs(head.start - launch.start))
-                joined[current].absorb(current)
+                near = partners[0] if by_start else min(partners, key=lambda head: abs(head.start - launch.start))
+                joined[current] = near
+                near.absorb(current)
             else:
                 heads.append(current)
     return [launch for launch in found if launch not in joined]

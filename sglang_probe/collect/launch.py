@@ -27,6 +27,13 @@ class Member:
         self.end = clock.at(self.boot, max(times))
         self.is_launcher = process.records[-1].proc is not None and process.records[-1].proc.role == "launcher"
         self.is_rank = self.rank is not None or self.world is not None
+        self.is_fork = False
+        """Forked by a rank inside a hooked call, whose name it took along: it holds no model."""
+
+    def disown(self) -> None:
+        """Take away the rank that a forked process brought along from its parent."""
+        self.rank = self.world = None
+        self.is_rank, self.is_fork = False, True
 
 
 class Launch:
@@ -84,6 +91,19 @@ class Launch:
         """Say whether the two ran at the same time; hosts' clocks may differ a little."""
         slack = 0 if self.boots & other.boots else CLOCK_SLACK_NS
         return self.start <= other.end + slack and other.start <= self.end + slack
+
+    def completes(self, other: Launch) -> bool:
+        """Say whether no place of one in a world is taken in the other."""
+        return self.places.isdisjoint(other.places)
+
+    def may_have_met(self, other: Launch) -> bool:
+        """Say whether two launches on different machines can be the halves of one: the collective that ends `dist.init`
+        ended for both or for neither."""
+        return not self.boots & other.boots and self.completes(other) and self._got_out == other._got_out
+
+    @property
+    def _got_out(self) -> bool:
+        return any(member.world is not None and member.world.ended is not None for member in self.members)
 
     def excludes(self, other: Launch) -> bool:
         """Say whether something shows that the two were started apart: each has a launcher on one machine, or a rank of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import groupby
 from typing import NamedTuple
 
@@ -124,8 +124,8 @@ class Gatherer:
 
     def _process(self, key: ProcessKey, pile: _Pile) -> ProcessEvents:
         records, lost = self._in_order(pile)
-        for event in sorted({record.event for record in records} - KNOWN_EVENTS):
-            count = sum(record.event == event for record in records)
+        counts = Counter(record.event for record in records)
+        for event, count in sorted((event, count) for event, count in counts.items() if event not in KNOWN_EVENTS):
             self._tally.add("unknown_event", pile.segments[0].file, None, event, count)
         return ProcessEvents(
             key=key,
@@ -153,15 +153,17 @@ class Gatherer:
 
     def _one_number(self, pile: _Pile, indexes: list[int]) -> list[Record]:
         """Return the event or events that have one number: copies once, parts as one."""
-        distinct: list[Record] = []
+        if len(indexes) == 1 and pile.records[indexes[0]].parts is None:
+            return [pile.records[indexes[0]]]
+        distinct: dict[bytes, Record] = {}
         for index in indexes:
             record = pile.records[index]
-            if record in distinct:
+            encoded = msgspec.json.encode(record)
+            if encoded in distinct:
                 self._tally.add("duplicate_line", *pile.place(index), record.event)
-            else:
-                distinct.append(record)
-        parts = [record for record in distinct if record.parts is not None]
-        whole = [record for record in distinct if record.parts is None]
+            distinct.setdefault(encoded, record)
+        parts = [record for record in distinct.values() if record.parts is not None]
+        whole = [record for record in distinct.values() if record.parts is None]
         if parts:
             merged, missing = merge_parts(parts)
             whole.append(merged)

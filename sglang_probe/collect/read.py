@@ -9,6 +9,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from sglang_probe.collect.clock import Clock, offsets
+from sglang_probe.collect.files import PEEK_BYTES, reason_of
 from sglang_probe.collect.grouping import launches
 from sglang_probe.collect.launch import Launch, Member, first_member
 from sglang_probe.collect.lines import Batch, LineReader
@@ -17,7 +18,7 @@ from sglang_probe.collect.quiet import no_garbage_collection
 from sglang_probe.collect.refusal import is_binary, refusal
 from sglang_probe.collect.report import ReadReport, Tally
 from sglang_probe.collect.skew import HostSkew, skews
-from sglang_probe.collect.sources import PEEK_BYTES, Source, opened, sources
+from sglang_probe.collect.sources import Source, opened, sources, unreadable
 
 BLOCK_BYTES: Final = 64 * 1024
 """Read at a time: below the size from which malloc asks the kernel for fresh pages each time (128 KB)."""
@@ -82,7 +83,9 @@ def _batches(
                 if reader.torn_tail and gatherer is not None:
                     gatherer.mark_torn(source.name)
         except OSError as error:
-            tally.add("unreadable_file", source.name, None, error.strerror or str(error))
+            if source.named:
+                raise unreadable(source.name, error) from None
+            tally.add("unreadable_file", source.name, None, reason_of(error))
 
 
 def _of_file(source: Source, file: BinaryIO, reader: LineReader, tally: Tally) -> Iterator[Batch]:

@@ -5,8 +5,11 @@ Field names and units are those of `sglang_probe.events.envelope`.
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -16,11 +19,15 @@ BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding bytes of unknown origin can raise. A million brackets are a RecursionError."""
 
 
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""The whole numbers of the contract. JSON may hold one of a thousand digits, which no float and no counter takes."""
+
+
 class Proc(msgspec.Struct, frozen=True, gc=False):
     """`proc` of the envelope."""
 
-    start_ticks: int | None = None
-    parent: int | None = None
+    start_ticks: Int64 | None = None
+    parent: Int64 | None = None
     role: str = "other"
 
 
@@ -34,8 +41,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 class RankPart(msgspec.Struct, frozen=True, gc=False):
     """Position in one dimension of parallelism."""
 
-    rank: int
-    size: int
+    rank: Int64
+    size: Int64
 
 
 class Rank(msgspec.Struct, frozen=True, gc=False):
@@ -48,34 +55,34 @@ class Rank(msgspec.Struct, frozen=True, gc=False):
     tp: RankPart | None = None
     ep: RankPart | None = None
     world: RankPart | None = None
-    node: int | None = None
+    node: Int64 | None = None
 
 
 class NvmlProcess(msgspec.Struct, frozen=True, gc=False):
     """One process that NVML lists on a device, as read."""
 
-    pid: int
-    bytes: int | None = None
-    start_ticks: int | None = None
+    pid: Int64
+    bytes: Int64 | None = None
+    start_ticks: Int64 | None = None
     name: str | None = None
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
     """Memory at one moment."""
 
-    device_total_bytes: int | None = None
-    device_free_bytes: int | None = None
-    torch_allocated_bytes: int | None = None
-    torch_reserved_bytes: int | None = None
-    torch_peak_allocated_bytes: int | None = None
-    torch_peak_reserved_bytes: int | None = None
-    nvml_total_bytes: int | None = None
-    nvml_reserved_bytes: int | None = None
-    nvml_used_bytes: int | None = None
-    nvml_free_bytes: int | None = None
+    device_total_bytes: Int64 | None = None
+    device_free_bytes: Int64 | None = None
+    torch_allocated_bytes: Int64 | None = None
+    torch_reserved_bytes: Int64 | None = None
+    torch_peak_allocated_bytes: Int64 | None = None
+    torch_peak_reserved_bytes: Int64 | None = None
+    nvml_total_bytes: Int64 | None = None
+    nvml_reserved_bytes: Int64 | None = None
+    nvml_used_bytes: Int64 | None = None
+    nvml_free_bytes: Int64 | None = None
     nvml_processes: tuple[NvmlProcess, ...] | None = None
-    host_rss_bytes: int | None = None
-    host_available_bytes: int | None = None
+    host_rss_bytes: Int64 | None = None
+    host_available_bytes: Int64 | None = None
 
 
 class Record(msgspec.Struct, gc=False):
@@ -86,29 +93,29 @@ class Record(msgspec.Struct, gc=False):
 
     schema: str
     ts: str
-    mono_ns: int
+    mono_ns: Int64
     event: str
     run_id: str
-    seq: int
+    seq: Int64
     host: str
-    pid: int
+    pid: Int64
     proc: Proc | None = None
     role: str | None = None
     kind: str | None = None
     boot_id: str | None = None
     rank: msgspec.Raw = msgspec.Raw()
     worker: str | None = None
-    draft_index: int | None = None
+    draft_index: Int64 | None = None
     device: msgspec.Raw = msgspec.Raw()
     span: Span | None = None
     before: msgspec.Raw = msgspec.Raw()
     after: msgspec.Raw = msgspec.Raw()
-    duration_ns: int | None = None
+    duration_ns: Int64 | None = None
     exception: msgspec.Raw = msgspec.Raw()
     attributes: msgspec.Raw = msgspec.Raw()
     degraded: msgspec.Raw = msgspec.Raw()
-    part: int | None = None
-    parts: int | None = None
+    part: Int64 | None = None
+    parts: Int64 | None = None
 
 
 HEAVY = ("rank", "device", "before", "after", "exception", "attributes", "degraded")
@@ -145,6 +152,48 @@ def is_broken(raw: msgspec.Raw, value: object) -> bool:
     return value is None and bool(raw) and raw not in _NONE
 
 
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
+"""Stands in every whole number outside 64 bits, and in little else."""
+
+
 def attributes_of(record: Record) -> dict[str, Any]:
-    """Decode a record's attributes; empty where there are none."""
-    return object_of(record.attributes) or {}
+    """Decode a record's attributes; empty where there are none. A number that 64 bits do not hold is None."""
+    return _attributes(record.attributes)[0]
+
+
+def refused_numbers(record: Record) -> int:
+    """Return how many numbers of a record's attributes are None in `attributes_of` because 64 bits do not hold them."""
+    return _attributes(record.attributes)[1]
+
+
+def _attributes(raw: msgspec.Raw) -> tuple[dict[str, Any], int]:
+    if _LONG_NUMBER.search(raw) is None:
+        said = object_of(raw)
+        if not is_broken(raw, said):
+            return said or {}, 0
+    return _bounded(raw)
+
+
+def _bounded(raw: msgspec.Raw) -> tuple[dict[str, Any], int]:
+    """Decode an object with None for every number that 64 bits do not hold, and count those."""
+    refused = 0
+
+    def whole(digits: str) -> int | None:
+        nonlocal refused
+        if len(digits) <= 20 and -(1 << 63) <= int(digits) < 1 << 63:
+            return int(digits)
+        refused += 1
+        return None
+
+    def real(digits: str) -> float | None:
+        nonlocal refused
+        if math.isfinite(value := float(digits)):
+            return value
+        refused += 1
+        return None
+
+    try:
+        said = json.loads(bytes(raw), parse_int=whole, parse_float=real)
+    except (ValueError, RecursionError):
+        return {}, refused
+    return (said if isinstance(said, dict) else {}), refused

@@ -23,6 +23,13 @@ ENDS: Final = b'"degraded":['
 """What stands near the end of every line: tells a line that lost its beginning."""
 BLANKS: Final = b" \t\r\n"
 
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""An escape in a JSON text; its group is half of a surrogate pair without the other, which JSON's readers refuse."""
+_HALF_PAIR: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Stands in every text with a surrogate, whole pair or half."""
+
 _decode = msgspec.json.Decoder(Record).decode
 _decode_any = msgspec.json.Decoder().decode
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
@@ -77,7 +84,10 @@ class Repairer:
         except UnicodeDecodeError:
             self._tally.add("not_utf8", self._file, number, line)
             line = line.decode("utf-8", "replace").encode()
-        return line
+        whole = without_half_pairs(line)
+        if whole != line:
+            self._tally.add("half_pair", self._file, number)
+        return whole
 
     def _count(self, piece: bytes, number: int, *, is_last: bool) -> None:
         value = _json(piece)
@@ -87,10 +97,7 @@ class Repairer:
                 self.check_version(schema, number)
                 self._tally.add("wrong_shape", self._file, number, piece)
                 return
-        if value is None and _looks_torn(piece):
-            self._tally.add("torn_tail" if is_last else "torn_line", self._file, number, piece)
-        else:
-            self._tally.add("foreign_line", self._file, number, piece)
+        self._tally.add(_kind_of_wreck(piece, is_last) if value is None else "foreign_line", self._file, number, piece)
 
 
 def _event(text: bytes) -> Record | None:
@@ -116,7 +123,30 @@ def _split(text: bytes) -> Iterator[bytes]:
             yield piece
 
 
-def _looks_torn(piece: bytes) -> bool:
-    if piece.startswith(STARTS) or STARTS.startswith(piece):
-        return True
-    return ENDS in piece and piece.endswith(b"}")
+def without_half_pairs(text: bytes) -> bytes:
+    """Return a JSON text with U+FFFD for each half of a surrogate pair, as Python writes for a byte not UTF-8."""
+    if _HALF_PAIR.search(text) is None:
+        return text
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], text)
+
+
+def _kind_of_wreck(piece: bytes, is_last: bool) -> str:
+    """Say what a line is that is no JSON: of the probe and cut off, of the probe and broken otherwise, or foreign."""
+    if not piece.startswith(STARTS) and not STARTS.startswith(piece):
+        return "headless_line" if ENDS in piece and piece.endswith(b"}") else "foreign_line"
+    if not _is_cut_off(piece):
+        return "broken_line"
+    return "torn_tail" if is_last else "torn_line"
+
+
+def _is_cut_off(piece: bytes) -> bool:
+    """Say whether a text is the beginning of JSON: only its end is missing."""
+    for text in (piece, piece + b"0"):  # a number may be cut off after its sign, point or e
+        try:
+            _decode_any(text)
+        except msgspec.DecodeError as error:
+            if "truncated" in str(error):
+                return True
+        except (UnicodeDecodeError, RecursionError):
+            return False
+    return False

@@ -12,8 +12,11 @@ MAX_EXAMPLE_TEXT: Final = 80
 
 KINDS: Final[dict[str, tuple[bool, str]]] = {
     "unreadable_file": (True, "a file could not be read"),
+    "unreadable_run": (True, "a directory could not be read: it may hold a run, newer than what is shown"),
     "torn_tail": (True, "the last line of a file is cut off: its process was ended while it wrote, or is writing now"),
     "torn_line": (True, "a line is cut off in the middle of a file: a short write"),
+    "headless_line": (True, "a line is the end of an event whose beginning is missing"),
+    "broken_line": (True, "a line is of the probe but is no JSON"),
     "wrong_shape": (True, "a line is of the probe but a field of it has the wrong type or is missing"),
     "missing_part": (True, "a part of an event that was split over several lines is missing"),
     "seq_gap": (True, "sequence numbers are missing: their events were lost (those of cut-off lines included)"),
@@ -21,8 +24,10 @@ KINDS: Final[dict[str, tuple[bool, str]]] = {
     "foreign_line": (False, "a line is not a probe event"),
     "foreign_file": (False, "a file holds no probe event"),
     "empty_file": (False, "a file is empty"),
+    "special_file": (False, "a pipe, socket or device in a directory was not read"),
     "nested_directory": (False, "a directory inside a run directory was not read"),
     "not_utf8": (False, "bytes that are not UTF-8 were replaced"),
+    "half_pair": (False, "half a surrogate pair (a byte that was not UTF-8 where it was read) was replaced"),
     "nul_bytes": (False, "NUL bytes were skipped"),
     "blank_line": (False, "a line is blank"),
     "duplicate_line": (False, "an event came twice and was counted once"),
@@ -92,7 +97,7 @@ class Tally:
         self._counts[kind] = self._counts.get(kind, 0) + count
         examples = self._examples.setdefault(kind, [])
         if len(examples) < MAX_EXAMPLES:
-            examples.append(Place(file, line, _shown(text)))
+            examples.append(Place(unicode_only(file), line, _shown(text)))
 
     def count(self, kind: str) -> int:
         """Return how many losses of this kind were counted so far."""
@@ -115,9 +120,17 @@ class Tally:
         )
 
 
+def unicode_only(name: str) -> str:
+    """Return a name with `\\udcff` spelt out for each byte that is not UTF-8: no writer takes half a surrogate pair."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def _shown(text: bytes | str | None) -> str | None:
     if isinstance(text, bytes):
         text = text[: MAX_EXAMPLE_TEXT * 4].decode("utf-8", "replace")
-    if text is None or len(text) <= MAX_EXAMPLE_TEXT:
+    if text is None:
+        return None
+    text = unicode_only(text)
+    if len(text) <= MAX_EXAMPLE_TEXT:
         return text
     return text[: MAX_EXAMPLE_TEXT - 3] + "..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,28 +10,15 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from sglang_probe.collect.clock import SECOND, wall_ns
+from sglang_probe.collect.clock import SECOND
 from sglang_probe.collect.errors import InputError
-from sglang_probe.collect.records import BROKEN
+from sglang_probe.collect.files import Listing, first_stamp, head, last_stamp, listing, reason_of, status
 from sglang_probe.collect.refusal import HINT, PROBE_IT, refusal
 from sglang_probe.collect.report import Tally
 
-PEEK_BYTES: Final = 64 * 1024
-"""Read to recognise a file: twice the longest line."""
 JOIN_SLACK_NS: Final = 30 * SECOND
 """A run directory that was written to until so long before the newest run began may hold ranks of it."""
 STDIN: Final = "-"
-
-
-class _Stamp(msgspec.Struct):
-    """What is read of an event to tell when its run was."""
-
-    schema: str
-    event: str
-    ts: str
-
-
-_stamp = msgspec.json.Decoder(_Stamp)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -46,12 +34,14 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class RunEntry(msgspec.Struct, frozen=True):
-    """One run directory in a directory of runs."""
+    """One directory in a directory of runs."""
 
     path: Path
     files: tuple[Path, ...]
     started_ns: int | None
     """Wall time of its last process's first event; None where no line could be read."""
+    refused: tuple[tuple[Path, str], ...] = ()
+    """What of it could not be looked at, and why."""
 
 
 def sources(paths: Iterable[str | Path], tally: Tally, *, all_runs: bool) -> list[Source]:
@@ -68,7 +58,10 @@ def sources(paths: Iterable[str | Path], tally: Tally, *, all_runs: bool) -> lis
 
 def list_runs(directory: str | Path) -> tuple[RunEntry, ...]:
     """Return the runs in a directory of runs, the newest first. Raises InputError where it cannot be read."""
-    entries = [_run_entry(path) for path in _listed(Path(directory)) if path.is_dir()]
+    return _runs_of([_run_entry(path) for path in _listed(Path(directory)).directories])
+
+
+def _runs_of(entries: list[RunEntry]) -> tuple[RunEntry, ...]:
     known = [entry for entry in entries if entry.started_ns is not None]
     return tuple(sorted(known, key=lambda entry: (-(entry.started_ns or 0), entry.path.name)))
 
@@ -77,30 +70,57 @@ def _sources_of(path: str | Path, tally: Tally, *, all_runs: bool) -> list[Sourc
     if str(path) == STDIN:
         return [Source("standard input", None, named=True)]
     path = Path(path)
-    if not path.exists():
+    try:
+        found = status(path)
+    except OSError as error:
+        raise unreadable(str(path), error) from None
+    if found is None:
         raise InputError(f"{path}: no such file or directory", HINT)
-    if path.is_dir():
+    if stat.S_ISDIR(found.st_mode):
         return _in_directory(path, tally, all_runs=all_runs)
     return [Source(str(path), path, named=True)]
 
 
 def _in_directory(directory: Path, tally: Tally, *, all_runs: bool) -> list[Source]:
-    entries = _listed(directory)
-    files = [entry for entry in entries if not entry.is_dir()]
-    if any(_first_stamp(file) is not None for file in files):
-        for nested in entries:
-            if nested.is_dir():
-                tally.add("nested_directory", str(nested))
-        return [Source(str(file), file, named=False) for file in files]
-    runs = list_runs(directory)
+    there = _listed(directory)
+    stamps, refused = _first_stamps(there.files)
+    for path in there.special:
+        tally.add("special_file", str(path))
+    if stamps:
+        _tally_beside(there, tally)
+        return [Source(str(file), file, named=False) for file in there.files]
+    entries = [_run_entry(path) for path in there.directories]
+    runs = _runs_of(entries)
     if not runs:
-        raise _nothing_in(directory, entries, files)
-    for file in files:
+        raise _nothing_in(directory, there, [*refused, *(one for entry in entries for one in entry.refused)])
+    for file in there.files:
         tally.add("foreign_file", str(file))
-    wanted = runs if all_runs else _newest(runs)
+    for path, reason in _unseen(there, entries):
+        tally.add("unreadable_run", str(path), None, f"{path.name}: {reason}")
+    return _in_runs(directory, runs, tally, all_runs=all_runs)
+
+
+def _in_runs(directory: Path, runs: tuple[RunEntry, ...], tally: Tally, *, all_runs: bool) -> list[Source]:
+    wanted = list(runs) if all_runs else _newest(runs)
     tally.other_runs += len(runs) - len(wanted)
     among = None if all_runs else str(directory)
     return [Source(str(file), file, named=False, among=among) for run in wanted for file in run.files]
+
+
+def _tally_beside(there: Listing, tally: Tally) -> None:
+    """Count what of a run directory is not read. A file that cannot be opened is counted when it is its turn."""
+    for nested in there.directories:
+        tally.add("nested_directory", str(nested))
+    for path, reason in there.refused:
+        tally.add("unreadable_file", str(path), None, reason)
+
+
+def _unseen(there: Listing, entries: list[RunEntry]) -> Iterator[tuple[Path, str]]:
+    """Yield the directories that may hold a run, of which nothing can be read, and why."""
+    yield from there.refused
+    for entry in entries:
+        if entry.started_ns is None and entry.refused:
+            yield entry.path, entry.refused[0][1]
 
 
 def _newest(runs: tuple[RunEntry, ...]) -> list[RunEntry]:
@@ -110,42 +130,71 @@ def _newest(runs: tuple[RunEntry, ...]) -> list[RunEntry]:
 
 
 def _written_after(file: Path, moment: int) -> bool:
+    """Say whether a file may hold an event after `moment`; reading it then says why it could not be looked at."""
     try:
         if file.stat().st_mtime_ns < moment:
             return False
+        last = last_stamp(file)
     except OSError:
-        return False
-    last = _last_stamp(file)
+        return True
     return last is not None and last >= moment
 
 
-def _nothing_in(directory: Path, entries: list[Path], files: list[Path]) -> InputError:
-    if not entries:
+def _nothing_in(directory: Path, there: Listing, refused: list[tuple[Path, str]]) -> InputError:
+    refused = [*there.refused, *refused]
+    if there.is_empty:
         return InputError(f"{directory} is an empty directory", PROBE_IT)
-    if files:
-        first = refusal(files[0].name, _head(files[0])).message
+    if refused:
+        path, reason = refused[0]
+        name = path.relative_to(directory) if path != directory else path
+        what = f"{directory} holds no probe events that can be read ({name}: {reason})"
+        return InputError(what, "give one that this user can read")
+    if there.files:
+        first = refusal(there.files[0].name, _head(there.files[0])).message
         return InputError(f"{directory} holds no probe events ({first})", HINT)
     return InputError(f"{directory} holds no probe events, nor do the directories in it", PROBE_IT)
 
 
+def _head(file: Path) -> bytes:
+    try:
+        return head(file)
+    except OSError as error:
+        raise unreadable(str(file), error) from None
+
+
 def _run_entry(directory: Path) -> RunEntry:
     try:
-        files = tuple(path for path in sorted(directory.iterdir()) if not path.name.startswith(".") and path.is_file())
-    except OSError:
-        files = ()
-    stamps = [stamp for file in files if (stamp := _first_stamp(file)) is not None]
-    return RunEntry(directory, files, max(stamps, default=None))
-
-
-def _listed(directory: Path) -> list[Path]:
-    try:
-        return sorted(path for path in directory.iterdir() if not path.name.startswith("."))
+        there = listing(directory)
     except OSError as error:
-        raise _unreadable(str(directory), error) from None
+        return RunEntry(directory, (), None, ((directory, reason_of(error)),))
+    stamps, refused = _first_stamps(there.files)
+    return RunEntry(directory, tuple(there.files), max(stamps, default=None), (*there.refused, *refused))
 
 
-def _unreadable(name: str, error: OSError) -> InputError:
-    return InputError(f"{name} cannot be read: {error.strerror or error}", "give one that this user can read")
+def _first_stamps(files: list[Path]) -> tuple[list[int], list[tuple[Path, str]]]:
+    """Return when the files that begin with an event begin, and those that cannot be read, with the reason."""
+    stamps: list[int] = []
+    refused: list[tuple[Path, str]] = []
+    for file in files:
+        try:
+            stamp = first_stamp(file)
+        except OSError as error:
+            refused.append((file, reason_of(error)))
+        else:
+            stamps += [] if stamp is None else [stamp]
+    return stamps, refused
+
+
+def _listed(directory: Path) -> Listing:
+    try:
+        return listing(directory)
+    except OSError as error:
+        raise unreadable(str(directory), error) from None
+
+
+def unreadable(name: str, error: OSError) -> InputError:
+    """Return the error for what the system does not let this user read."""
+    return InputError(f"{name} cannot be read: {reason_of(error)}", "give one that this user can read")
 
 
 @contextmanager
@@ -160,7 +209,7 @@ def opened(source: Source, stdin: BinaryIO | None) -> Iterator[BinaryIO]:
         file = source.path.open("rb", buffering=0)
     except OSError as error:
         if source.named:
-            raise _unreadable(source.name, error) from None
+            raise unreadable(source.name, error) from None
         raise
     with file:
         yield file
@@ -170,43 +219,7 @@ def _identity(source: Source) -> object:
     if source.path is None:
         return STDIN
     try:
-        status = source.path.stat()
+        found = source.path.stat()
     except OSError:
         return source.path
-    return status.st_dev, status.st_ino
-
-
-def _head(file: Path) -> bytes:
-    try:
-        if not file.is_file():  # a pipe's bytes can be read only once
-            return b""
-        with file.open("rb") as stream:
-            return stream.read(PEEK_BYTES)
-    except OSError:
-        return b""
-
-
-def _first_stamp(file: Path) -> int | None:
-    """Return when the first event of a file was written; None where it begins with none."""
-    return _stamp_in(_head(file).split(b"\n"))
-
-
-def _last_stamp(file: Path) -> int | None:
-    try:
-        with file.open("rb") as stream:
-            stream.seek(max(0, file.stat().st_size - PEEK_BYTES))
-            return _stamp_in(reversed(stream.read(PEEK_BYTES).split(b"\n")))
-    except OSError:
-        return None
-
-
-def _stamp_in(lines: Iterable[bytes]) -> int | None:
-    for line in lines:
-        if b'"schema"' in line:
-            try:
-                stamp = _stamp.decode(line.strip(b"\0\xef\xbb\xbf \t\r"))
-            except BROKEN:
-                continue
-            if stamp.event.startswith("sglang."):
-                return wall_ns(stamp.ts) or 0
-    return None
+    return found.st_dev, found.st_ino

@@ -43,11 +43,12 @@ def _run(run: CollectedRun, alive: Alive) -> Run:
     actors = _actors(run, alive)
     accounts = [account_of(actor.process.records, actor.name, is_rank=actor.identity.is_rank) for actor in actors]
     provenance = provenance_of(accounts)
-    worlds, unplaced = worlds_of(actors)
-    errors = raised(actors, run.clock)
-    decided = verdict(actors, worlds, unplaced, errors, run.clock)
+    own = [actor for actor in actors if not actor.identity.is_fork]
+    worlds, unplaced = worlds_of(own)
+    errors = raised(own, run.clock)
+    decided = verdict(own, worlds, unplaced, errors, run.clock)
     settle(actors, decided)
-    missing = missing_of(worlds, actors, _expected_world(provenance))
+    missing = missing_of(worlds, own, _expected_world(provenance))
     pairs = zip(actors, accounts, strict=True)
     processes = tuple(process_of(actor, account, provenance.given) for actor, account in pairs)
     started, ended, ready_s = _times(run, decided)
@@ -66,7 +67,7 @@ def _run(run: CollectedRun, alive: Alive) -> Run:
         ready_s=ready_s,
         provenance=provenance,
         processes=processes,
-        later=() if decided.ready_at is None else later_of(actors, errors, decided.ready_at, run.clock),
+        later=() if decided.ready_at is None else later_of(own, errors, decided.ready_at, run.clock),
         missing=missing,
         skew=tuple(_skew(tie) for tie in run.skews),
         health=health_of(processes, () if decided.outcome == "starting" else missing),  # not there yet is not missing

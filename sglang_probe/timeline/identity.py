@@ -20,6 +20,8 @@ class Identity(msgspec.Struct, frozen=True):
     rank: Rank | None
     device: Device | None
     world: Membership | None
+    is_fork: bool = False
+    """Forked by a rank: how it ends says nothing about the run."""
 
     @property
     def is_rank(self) -> bool:
@@ -31,11 +33,12 @@ def identity_of(member: Member) -> Identity:
     """Return who a process is."""
     records = member.process.records
     return Identity(
-        role=_role(records),
+        role="other" if member.is_fork else _role(records),
         parent=next((record.proc.parent for record in records if record.proc is not None), None),
         rank=member.rank,
         device=_device(records),
         world=member.world,
+        is_fork=member.is_fork,
     )
 
 
