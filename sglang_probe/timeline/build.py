@@ -47,7 +47,7 @@ def _run(run: CollectedRun, alive: Alive) -> Run:
     worlds, unplaced = worlds_of(own)
     errors = raised(own, run.clock)
     decided = verdict(own, worlds, unplaced, errors, run.clock)
-    settle(actors, decided)
+    settle(actors, decided, run.clock)
     missing = missing_of(worlds, own, _expected_world(provenance))
     pairs = zip(actors, accounts, strict=True)
     processes = tuple(process_of(actor, account, provenance.given) for actor, account in pairs)
@@ -61,6 +61,7 @@ def _run(run: CollectedRun, alive: Alive) -> Run:
         failed_phase=decided.failed_phase,
         failed_label=_failed_label(decided),
         failure=None if decided.error is None else decided.error.failure,
+        lost_peer=decided.lost_peer,
         joined_run_ids=run.run_ids if len(run.run_ids) > 1 else (),
         started=started,
         ended=ended,
@@ -101,7 +102,9 @@ def _id_of(process: ProcessEvents) -> ProcessId:
 
 
 def _failed_label(decided: Verdict) -> str | None:
-    blamed = decided.died if decided.error is None else decided.error.actor
+    if decided.suspects:
+        return None
+    blamed = decided.died or (None if decided.error is None else decided.error.actor)
     return None if blamed is None else blamed.label
 
 

@@ -20,6 +20,7 @@ SCHEMA: Final = "timeline/1.0"
 
 State = Literal["ok", "error", "died", "interrupted", "open"]
 RunOutcome = Literal["ready", "failed", "died", "unknown", "starting"]
+LaterKind = Literal["error", "unfinished", "gone"]
 Source = Literal["events", "log", "both"]
 
 
@@ -242,6 +243,7 @@ class Later(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pid: int
     phase: str | None
     what: str
+    kind: LaterKind = "error"
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -319,8 +321,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome_reason: str | None = None
     failed_phase: str | None = None
     failed_label: str | None = None
-    """Label of the rank that failed first."""
+    """Label of the rank that died, or that was the first to report an error."""
     failure: Failure | None = None
+    """The first error by time: of a run that died it is that of a peer, who reports the loss."""
+    lost_peer: bool = False
+    """That error only reports that another process is gone."""
     joined_run_ids: tuple[str, ...] = ()
     """Every run id found to be this launch, when more than one."""
     started: str | None = None

@@ -8,6 +8,7 @@ from sglang_probe.collect.clock import Clock
 from sglang_probe.timeline.actor import Actor
 from sglang_probe.timeline.failures import ROOT_PHASE, Raised
 from sglang_probe.timeline.model import RunOutcome
+from sglang_probe.timeline.peers import ahead_of, furthest_behind, reports_lost_peer, silent_before
 from sglang_probe.timeline.spans import Draft
 from sglang_probe.timeline.worlds import World
 
@@ -19,9 +20,13 @@ class Verdict(msgspec.Struct, frozen=True, eq=False):
     reason: str
     failed_phase: str | None = None
     error: Raised | None = None
-    """The first error, of a failed run."""
+    """The first error, of a failed run, or of one that died and whose peers told of it."""
     died: Actor | None = None
     """The process that went first, of a run that died."""
+    suspects: tuple[Actor, ...] = ()
+    """The processes of which one went first, where it is not known which."""
+    lost_peer: bool = False
+    """The first error only reports that another process is gone."""
     ready_at: int | None = None
     """When the last rank was ready, in nanoseconds on the run's clock."""
 
@@ -34,7 +39,7 @@ def verdict(
     if ready_at is not None:
         return Verdict("ready", "scheduler.init ended without error on every rank", ready_at=ready_at)
     if errors:
-        return _failed(actors, errors[0])
+        return _lost_peer(actors, errors, clock) or _failed(actors, errors[0])
     gone = [actor for actor in actors if actor.alive is False and actor.unfinished()]
     if gone:
         return _died(gone, clock)
@@ -69,9 +74,40 @@ def _root_ended(actor: Actor) -> int | None:
 
 
 def _failed(actors: list[Actor], first: Raised) -> Verdict:
-    phase = "kv.profile" if any(_left_no_memory(draft) for actor in actors for draft in actor.drafts) else first.phase
+    phase = "kv.profile" if left_no_memory(actors) else first.phase
     what = "an error" if first.failure is None or first.failure.type is None else first.failure.type
-    return Verdict("failed", f"{first.actor.name}: {what} in {first.phase}", failed_phase=phase, error=first)
+    reason, lost_peer = f"{first.actor.name}: {what} in {first.phase}", reports_lost_peer(first)
+    if lost_peer:
+        reason += ", which reports a lost peer; no process here fell silent before it"
+    return Verdict("failed", reason, failed_phase=phase, error=first, lost_peer=lost_peer)
+
+
+def _lost_peer(actors: list[Actor], errors: list[Raised], clock: Clock) -> Verdict | None:
+    """Blame the silent, not the messenger: the first to report an error told that a peer is gone. None: it did not,
+    or no process here fell silent before it."""
+    first = errors[0]
+    silent = silent_before(actors, errors, clock) if reports_lost_peer(first) else []
+    if not silent:
+        return None
+    suspects = furthest_behind(silent)
+    died = min(suspects, key=lambda actor: (actor.last_ns(clock), actor.order))
+    phase = died.unfinished()[-1].step.phase
+    told = f"{first.actor.name} was the first to report an error, and it reports a lost peer"
+    if len(suspects) == 1:
+        reason = f"{died.name} is gone and {phase} never ended; {ahead_of(died, first, clock)}; {told}"
+        return Verdict("died", reason, failed_phase=phase, error=first, died=died, lost_peer=True)
+    reason = f"one of {_listed(suspects)} went first and it is not known which; {phase} never ended on them; {told}"
+    return Verdict("died", reason, failed_phase=phase, error=first, suspects=tuple(suspects), lost_peer=True)
+
+
+def _listed(actors: list[Actor]) -> str:
+    more = f" and {len(actors) - 8} more" if len(actors) > 8 else ""
+    return ", ".join(actor.name for actor in actors[:8]) + more
+
+
+def left_no_memory(actors: list[Actor]) -> bool:
+    """Say whether the budget of a target left nothing on any rank."""
+    return any(_left_no_memory(draft) for actor in actors for draft in actor.drafts)
 
 
 def _left_no_memory(draft: Draft) -> bool:

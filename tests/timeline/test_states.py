@@ -49,7 +49,7 @@ def test_when_one_rank_failed_the_open_steps_of_the_others_were_interrupted(aliv
 
     assert "error" == step(failed, "kv.profile").state
     assert ("interrupted", "interrupted") == (step(other, "kv.pool").state, step(other, "scheduler.init").state)
-    assert "TP0 failed first, in kv.profile" in str(step(other, "kv.pool").state_reason)
+    assert "TP0 was the first to report an error, in kv.profile" in str(step(other, "kv.pool").state_reason)
 
 
 def test_a_step_of_a_live_start_is_open() -> None:
