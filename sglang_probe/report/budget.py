@@ -18,7 +18,7 @@ def budget_lines(worker: Worker) -> list[str]:
     """Return the budget and the pools of one worker, a line each.
 
     Worked example: available 21.697 GiB, pre-load 93.999 GiB, fraction 0.55, no deduction:
-    21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> 0 tokens.
+    21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> no KV cache.
     """
     lines: list[str] = []
     if worker.budget is not None and _is_empty(worker.budget):
@@ -46,16 +46,25 @@ def _not_computed(budget: Budget) -> str:
 
 
 def _formula(budget: Budget, kv: Kv | None) -> Iterator[str]:
-    names, values = _deductions(budget)
+    slack = "slack" if _floor_binds(budget) else "pre-load x (1 - mem_fraction_static)"
+    yield f"rest = available - {slack}{_deductions(budget)[0]}"
+    yield f"     = {worked(budget)}{_yields(budget, kv)}"
+
+
+def worked(budget: Budget) -> str:
+    """Return the values of the formula and its result: 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB."""
     if _floor_binds(budget):
-        yield f"rest = available - slack{names}"
         taken = _term(budget.slack_bytes)
     else:
-        yield f"rest = available - pre-load x (1 - mem_fraction_static){names}"
         used = budget.mem_fraction_static
         taken = f"{_term(budget.pre_load_bytes)} x (1 - {'unknown' if used is None else fraction(used)})"
     rest = _term(budget.rest_bytes) + ("" if budget.rest_bytes is None else " GiB")
-    yield f"     = {_term(budget.available_bytes)} - {taken}{values} = {rest}{_yields(budget, kv)}"
+    return f"{_term(budget.available_bytes)} - {taken}{_deductions(budget)[1]} = {rest}"
+
+
+def left_nothing(budget: Budget) -> bool:
+    """Say whether the budget has no room for a token."""
+    return any(known is not None and known <= 0 for known in (budget.rest_bytes, budget.result))
 
 
 def _term(count: int | None) -> str:
@@ -83,8 +92,8 @@ def _floor_binds(budget: Budget) -> bool:
 
 def _yields(budget: Budget, kv: Kv | None) -> str:
     """What the rest becomes: tokens, where the size of a token is known."""
-    if any(known is not None and known <= 0 for known in (budget.rest_bytes, budget.result)):
-        return " -> 0 tokens"
+    if left_nothing(budget):
+        return " -> no KV cache"
     if budget.result is None:
         return ""
     if budget.result_unit == "tokens":

@@ -9,8 +9,8 @@ from rich.text import Text
 from sglang_probe.collect.report import Loss, Place, ReadReport
 from sglang_probe.events.names import NOT_YET_REASONS
 from sglang_probe.report.layout import paragraph
+from sglang_probe.report.outcome import process_name
 from sglang_probe.report.plain import counted, listed, number
-from sglang_probe.report.rank import process_name
 from sglang_probe.timeline.model import Degradation, Run
 
 MANY = 8
@@ -48,7 +48,7 @@ def _gaps(run: Run) -> Iterator[str]:
             yield f"{counted(process.lost_events, 'event')} of {who} lost"
     for target in run.health.failed_targets:
         yield f"hook {target.state}: {target.target}{f' ({target.reason})' if target.reason else ''}"
-    if run.health.absent_roles:
+    if run.health.absent_roles and run.outcome != "starting":  # a module that is not loaded yet is not hooked yet
         yield f"no hook for: {', '.join(run.health.absent_roles)}"
     for degraded in run.health.degraded:
         if degraded.reason not in NOT_YET_REASONS:  # said beside the values that it cost, and over by itself

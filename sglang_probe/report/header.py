@@ -10,19 +10,20 @@ from datetime import datetime
 from rich.text import Text
 
 from sglang_probe.report.layout import field, paragraph
+from sglang_probe.report.outcome import MANY, headline, why
 from sglang_probe.report.plain import UNKNOWN, counted, exception_type, listed, printable
 from sglang_probe.timeline.model import Provenance, Run
 
 VERSIONS = {"torch": "torch", "cuda": "CUDA", "nccl": "NCCL", "driver": "driver", "python": "Python"}
-MANY = 8
-"""Processes named in one line."""
 STYLES = {"ready": "green", "failed": "bold red", "died": "bold red"}
 
 
-def run_header(run: Run, where: Sequence[str], width: int) -> list[Text]:
+def run_header(run: Run, where: Sequence[str], width: int, now: datetime | None = None) -> list[Text]:
     """Return the head of one run; `where` names the directories of its files."""
     lines = field("run", _name(run), width, "bold")
-    lines += field("outcome", _outcome(run), width, STYLES.get(run.outcome, "yellow"))
+    lines += field("outcome", headline(run, now), width, STYLES.get(run.outcome, "yellow"))
+    reason = why(run)
+    lines += field("why", reason, width, "bold") if reason is not None else []
     if run.failure is not None:
         first = next(iter((run.failure.message or "").splitlines()), "without a message")
         lines += field("error", f"{exception_type(run.failure.type)}: {first}", width)
@@ -48,19 +49,10 @@ def _name(run: Run) -> str:
     return f"{run.run_id}{launch}{joined}"
 
 
-def _outcome(run: Run) -> str:
-    where = f" in {run.failed_phase}" if run.failed_phase else ""
-    who = f" on {run.failed_label}" if run.failed_label else ""
-    after = f" after {run.ready_s:.1f} s" if run.outcome == "ready" and run.ready_s is not None else ""
-    told = run.outcome == "ready" or run.failure is not None  # what follows says it in other words
-    reason = f": {run.outcome_reason}" if run.outcome_reason and not told else ""
-    return f"{run.outcome.upper()}{where}{who}{after}{reason}"
-
-
 def _later(run: Run) -> list[tuple[str, list[str]]]:
-    """Return what happened after the run was ready, and to whom: a stopped server ends every process."""
+    """Return what happened after the run was ready, and to whom; the headline says which processes are gone."""
     found: dict[str, list[str]] = {}
-    for later in run.later:
+    for later in (later for later in run.later if later.kind != "gone"):
         found.setdefault(later.what, []).append(later.label or f"pid {later.pid} on {later.host}")
     return list(found.items())
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from sglang_probe.report.budget import budget_lines
 from sglang_probe.report.layout import block, paragraph
+from sglang_probe.report.outcome import process_name
 from sglang_probe.report.plain import UNKNOWN, exception_type, gib, listed, printable
 from sglang_probe.report.steps import step_name, steps_table
 from sglang_probe.timeline.model import Device, Failure, Process, Step, Worker
@@ -32,11 +33,6 @@ def rank_block(process: Process, width: int) -> list[RenderableType]:
     for section in filter(None, sections):
         parts += [Text(), *section]
     return parts
-
-
-def process_name(process: Process) -> str:
-    """Return the rank's label, or what else the process is."""
-    return printable(process.label or process.role)
 
 
 def failures(steps: tuple[Step, ...]) -> list[Failure]:

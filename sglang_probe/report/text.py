@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from rich.console import RenderableType
 
@@ -14,9 +15,15 @@ from sglang_probe.timeline.model import Process, Run, Timeline
 
 
 def timeline_text(
-    timeline: Timeline, where: Sequence[Sequence[str]] = (), width: int = WIDTH, *, colour: bool = False
+    timeline: Timeline,
+    where: Sequence[Sequence[str]] = (),
+    width: int = WIDTH,
+    *,
+    colour: bool = False,
+    now: datetime | None = None,
 ) -> str:
-    """Return the whole timeline; `where` names, run by run, where its files are.
+    """Return the whole timeline; `where` names, run by run, where its files are; `now` (UTC, with its zone) is the time
+    that a start which is still running is silent until.
 
     Deterministic: the same timeline gives the same text, and without `colour` no escape sequence is in it,
     whatever the events carried.
@@ -24,7 +31,7 @@ def timeline_text(
     parts: list[Sequence[RenderableType]] = []
     for position, run in enumerate(timeline.runs):
         places = where[position] if position < len(where) else ()
-        parts += [run_header(run, places, width), *_blocks(run, width)]
+        parts += [run_header(run, places, width, now), *_blocks(run, width)]
         foot = run_footer(run, width)
         parts += [foot] if foot else []
     parts.append(read_footer(timeline.read, width))

@@ -1,0 +1,163 @@
+"""The headline of a run: how it ended, on whom, and with which numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from sglang_probe.report.budget import left_nothing, worked
+from sglang_probe.report.plain import UNKNOWN, counted, listed, printable
+from sglang_probe.timeline.model import Budget, Process, Run, Step
+
+MANY = 8
+"""Processes named in one line."""
+
+
+def headline(run: Run, now: datetime | None = None) -> str:
+    """Return the outcome in one line; `now` tells for how long a start has been silent."""
+    if run.outcome == "ready":
+        return _ready(run)
+    if run.outcome == "failed":
+        return _failed(run)
+    if run.outcome == "starting":
+        return _starting(run, now)
+    where = f" in {run.failed_phase}" if run.failed_phase else ""
+    who = f" on {run.failed_label}" if run.failed_label else ""
+    return f"{run.outcome.upper()}{where}{who}{f': {run.outcome_reason}' if run.outcome_reason else ''}"
+
+
+def why(run: Run) -> str | None:
+    """Return the budget that left nothing, with its numbers: the tightest rank's; None where none is to blame.
+
+    Worked example: rest = 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB on TP5, the tightest.
+    """
+    found = _negative(run) if run.outcome in {"failed", "died"} else []
+    if not found:
+        return None
+    process, budget = min(found, key=lambda pair: _available(pair[1]))
+    least = [one for one in found if _available(one[1]) == _available(budget)]
+    who = process_name(process) if len(least) == 1 else f"{counted(len(least), 'rank')} alike"
+    tightest = ", the tightest" if len(least) < len(found) else ""
+    minimum = budget.minimum_viable_fraction
+    viable = UNKNOWN if minimum is None else f"{minimum:.4f}"
+    return f"rest = {worked(budget)} on {who}{tightest}; minimum viable fraction {viable}"
+
+
+def process_name(process: Process) -> str:
+    """Return the rank's label, or what else the process is."""
+    return printable(process.label or process.role)
+
+
+def errors_by_id(process: Process) -> Iterator[Step]:
+    """Return for each exception the innermost step that it passed."""
+    innermost: dict[str, Step] = {}
+    for step in process.steps:
+        if step.state == "error":
+            key = (step.failure.id if step.failure is not None else None) or step.id
+            if key not in innermost or step.depth > innermost[key].depth:
+                innermost[key] = step
+    yield from innermost.values()
+
+
+def _ready(run: Run) -> str:
+    after = f" after {run.ready_s:.1f} s" if run.ready_s is not None else ""
+    gone = [process for process in run.processes if process.alive is False]
+    if not gone:
+        return f"READY{after}"
+    if len(gone) == len(run.processes):
+        errors = any(later.kind == "error" for later in run.later)
+        recorded = "see what came later" if errors else "no error was recorded"
+        they = "its one process is gone" if len(gone) == 1 else f"all {len(gone)} processes are gone"
+        return f"READY{after}, now ended: {they} ({recorded})"
+    running = [process for process in run.processes if process.alive]
+    run_on = "still run" if len(running) > 1 else "still runs"
+    still = f"; {_named(running)} {run_on}" if running else ""
+    return f"READY{after}, but {_named(gone)} {'is' if len(gone) == 1 else 'are'} gone{still}"
+
+
+def _named(processes: Sequence[Process]) -> str:
+    return listed([process_name(process) for process in processes], MANY)
+
+
+def _failed(run: Run) -> str:
+    where = f" in {run.failed_phase}" if run.failed_phase else ""
+    negative = _negative(run) if run.failed_phase == "kv.profile" else []
+    if negative:
+        alike = [process for process, _ in negative]
+        below = all(budget.rest_bytes is None or budget.rest_bytes < 0 for _, budget in negative)
+        what = "the budget is negative" if below else "the budget leaves no room for a token"
+        raised = _raised_in(run)
+        reason = f": {what}" + (f"; SGLang raised in {raised}" if raised not in {None, run.failed_phase} else "")
+    else:
+        alike = [p for p in run.processes if any(step.phase == run.failed_phase for step in errors_by_id(p))]
+        reason = ""
+        if run.lost_peer:
+            reason = ": the first error reports a lost peer, and no process here fell silent before it"
+    return f"FAILED{where}{_on(run, alike)}{reason}"
+
+
+def _on(run: Run, alike: Sequence[Process]) -> str:
+    """Say how many ranks failed alike: which of them came first is chance."""
+    size = sum(process.label is not None for process in run.processes) + len(run.missing)
+    if len(alike) < 2:
+        who = run.failed_label or (process_name(alike[0]) if alike else None)
+        return f" on {who}" if who else ""
+    if len(alike) == size:
+        return f" on all {size} ranks"
+    return f" on {len(alike)} of {size} ranks"
+
+
+def _raised_in(run: Run) -> str | None:
+    """Return the innermost phase that the first error passed."""
+    known = None if run.failure is None else run.failure.id
+    for process in run.processes:
+        if process.label == run.failed_label:
+            for step in errors_by_id(process):
+                if known is None or (step.failure is not None and step.failure.id == known):
+                    return step.phase
+    return None
+
+
+def _negative(run: Run) -> list[tuple[Process, Budget]]:
+    """Return the ranks whose target's budget left nothing."""
+    return [
+        (process, worker.budget)
+        for process in run.processes
+        for worker in process.workers
+        if worker.worker != "draft" and worker.budget is not None and left_nothing(worker.budget)
+    ]
+
+
+def _available(budget: Budget) -> float:
+    for known in (budget.available_local_bytes, budget.available_bytes):
+        if known is not None:
+            return known
+    return float("inf")
+
+
+def _starting(run: Run, now: datetime | None) -> str:
+    running = [process for process in run.processes if process.alive]
+    groups: dict[str, list[str]] = {}
+    for process in running:
+        if process.label is not None:
+            groups.setdefault(_open_phase(process), []).append(printable(process.label))
+    where = "; ".join(f"{phase} on {listed(who, MANY)}" for phase, who in groups.items())
+    where = where or f"no rank yet; {_named(running)} {'still run' if len(running) > 1 else 'still runs'}"
+    return f"STARTING: {where}{_silence(running, now)}"
+
+
+def _open_phase(process: Process) -> str:
+    unfinished = [step for step in process.steps if step.state == "open"]
+    if unfinished:
+        return f"in {max(unfinished, key=lambda step: step.depth).phase}"
+    done = [step for step in process.steps if step.phase == "scheduler.init" and step.state == "ok"]
+    return "ready" if done else "between steps" if process.steps else "before its first step"
+
+
+def _silence(running: Sequence[Process], now: datetime | None) -> str:
+    """Say for how long none of the processes that run wrote; nothing where a time is no timestamp of ours."""
+    try:
+        last = max(datetime.fromisoformat(f"{(process.last_ts or '').rstrip('Z')[:26]}+00:00") for process in running)
+        return "" if now is None else f"; last event {max((now - last).total_seconds(), 0):.1f} s ago"
+    except (ValueError, TypeError):
+        return ""
