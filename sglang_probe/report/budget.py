@@ -10,12 +10,14 @@ from sglang_probe.timeline.model import Budget, Kv, Worker
 
 SAME_BYTES: Final = GIB // 2000
 """Half of the last decimal shown: what differs by less looks the same."""
+SAME_OWN_BYTES: Final = 1 << 20
+"""A rank's own figure that differs by no more from the minimum over the ranks is not worth a line."""
 SAME_FRACTION: Final = 0.0001
 """SGLang prints its own with four decimals."""
 
 
-def budget_lines(worker: Worker) -> list[str]:
-    """Return the budget and the pools of one worker, a line each.
+def budget_lines(worker: Worker, *, alone: bool = False) -> list[str]:
+    """Return the budget and the pools of one worker, a line each; `alone` says that its world has no other rank.
 
     Worked example: available 21.697 GiB, pre-load 93.999 GiB, fraction 0.55, no deduction:
     21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> no KV cache.
@@ -28,7 +30,7 @@ def budget_lines(worker: Worker) -> list[str]:
             *_formula(worker.budget, worker.kv),
             *_minimum(worker.budget),
             _verified(worker.budget),
-            *_notes(worker),
+            *_notes(worker, alone),
         ]
     if worker.kv is not None:
         lines += _kv(worker.kv)
@@ -93,7 +95,7 @@ def _floor_binds(budget: Budget) -> bool:
 def _yields(budget: Budget, kv: Kv | None) -> str:
     """What the rest becomes: tokens, where the size of a token is known."""
     if left_nothing(budget):
-        return " -> no KV cache"
+        return "" if kv is not None and kv.tokens else " -> no KV cache"  # a draft's comes from its target
     if budget.result is None:
         return ""
     if budget.result_unit == "tokens":
@@ -128,7 +130,7 @@ def _verified(budget: Budget) -> str:
     return f"NOT VERIFIED: the terms do not reproduce SGLang's own result: {reason}"
 
 
-def _notes(worker: Worker) -> Iterator[str]:
+def _notes(worker: Worker, alone: bool) -> Iterator[str]:
     budget = worker.budget or Budget()
     if _floor_binds(budget):
         plain = gib(round(_plain_slack(budget) or 0))
@@ -142,9 +144,9 @@ def _notes(worker: Worker) -> Iterator[str]:
             ("pre-load", budget.pre_load_local_bytes, budget.pre_load_bytes),
             ("available", budget.available_local_bytes, budget.available_bytes),
         )
-        if local is not None and used_bytes is not None and abs(local - used_bytes) >= SAME_BYTES
+        if local is not None and used_bytes is not None and abs(local - used_bytes) > SAME_OWN_BYTES
     ]
-    if own:
+    if own and not alone:
         yield f"this rank's own: {', '.join(own)} GiB; the budget takes the minimum over the ranks"
     if worker.worker == "draft" and budget.rest_bytes is not None and budget.rest_bytes <= 0:
         yield "no failure: a draft takes its pool's size from the target"

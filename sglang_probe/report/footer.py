@@ -9,6 +9,7 @@ from rich.text import Text
 from sglang_probe.collect.report import Loss, Place, ReadReport
 from sglang_probe.events.names import NOT_YET_REASONS
 from sglang_probe.report.layout import paragraph
+from sglang_probe.report.legend import legend
 from sglang_probe.report.outcome import process_name
 from sglang_probe.report.plain import counted, listed, number
 from sglang_probe.timeline.model import Degradation, Run
@@ -19,8 +20,12 @@ MANY = 8
 
 def run_footer(run: Run, width: int) -> list[Text]:
     """Return what is missing from one run or does not fit together, or nothing."""
-    lines = [text for line in _gaps(run) for text in paragraph(line, width, "  - ", "    ")]
-    return [Text("Gaps and differences", style="bold"), *lines] if lines else []
+    parts = (("Gaps and differences", _gaps(run)), ("How to read it", legend(run)))
+    lines: list[Text] = []
+    for title, said in parts:
+        found = [text for line in said for text in paragraph(line, width, "  - ", "    ")]
+        lines += [Text(title, style="bold"), *found] if found else []
+    return lines
 
 
 def read_footer(report: ReadReport, width: int) -> list[Text]:
@@ -39,7 +44,12 @@ def read_footer(report: ReadReport, width: int) -> list[Text]:
 
 
 def _gaps(run: Run) -> Iterator[str]:
-    for (size, reason), ranks in _missing(run).items():
+    partial = run.outcome == "starting" or run.unread_files > 0
+    if run.unread_files and run.outcome != "unknown":  # then the headline says it
+        given = len(run.processes)
+        were = "was" if given == 1 else "were"
+        yield f"only {number(given)} of the run's {number(given + run.unread_files)} files {were} given"
+    for (size, reason), ranks in ({} if partial else _missing(run)).items():
         are = "rank {} of {} is" if len(ranks) == 1 else "ranks {} of {} are"
         yield f"{are.format(listed(ranks, MANY), size)} missing: {reason}"
     for process in run.processes:
@@ -48,7 +58,7 @@ def _gaps(run: Run) -> Iterator[str]:
             yield f"{counted(process.lost_events, 'event')} of {who} lost"
     for target in run.health.failed_targets:
         yield f"hook {target.state}: {target.target}{f' ({target.reason})' if target.reason else ''}"
-    if run.health.absent_roles and run.outcome != "starting":  # a module that is not loaded yet is not hooked yet
+    if run.health.absent_roles and not partial:  # a module that is not loaded yet is not hooked yet
         yield f"no hook for: {', '.join(run.health.absent_roles)}"
     for degraded in run.health.degraded:
         if degraded.reason not in NOT_YET_REASONS:  # said beside the values that it cost, and over by itself

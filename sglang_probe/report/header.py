@@ -12,15 +12,18 @@ from rich.text import Text
 from sglang_probe.report.layout import field, paragraph
 from sglang_probe.report.outcome import MANY, headline, why
 from sglang_probe.report.plain import UNKNOWN, counted, exception_type, listed, printable
+from sglang_probe.timeline.health import MISSING
 from sglang_probe.timeline.model import Provenance, Run
 
 VERSIONS = {"torch": "torch", "cuda": "CUDA", "nccl": "NCCL", "driver": "driver", "python": "Python"}
 STYLES = {"ready": "green", "failed": "bold red", "died": "bold red"}
 
 
-def run_header(run: Run, where: Sequence[str], width: int, now: datetime | None = None) -> list[Text]:
+def run_header(
+    run: Run, where: Sequence[str], width: int, now: datetime | None = None, *, several_launches: bool = False
+) -> list[Text]:
     """Return the head of one run; `where` names the directories of its files."""
-    lines = field("run", _name(run), width, "bold")
+    lines = field("run", _name(run, several_launches or run.launch > 0), width, "bold")
     lines += field("outcome", headline(run, now), width, STYLES.get(run.outcome, "yellow"))
     reason = why(run)
     lines += field("why", reason, width, "bold") if reason is not None else []
@@ -36,14 +39,15 @@ def run_header(run: Run, where: Sequence[str], width: int, now: datetime | None 
     lines += field("ranks", _ranks(run), width)
     for path in where:
         lines += field("files", path, width)
-    for loud in [] if run.health.ok else run.health.says:
+    loudly = [] if run.health.ok else [said for said in run.health.says if not said.startswith(MISSING)]
+    for loud in loudly:  # which ranks are missing the foot says, with the reason
         style = "yellow" if run.health.memory_roles else "bold red"
         lines += paragraph(f"PROBE: {loud}", width, hanging=" " * 7, style=style)
     return lines
 
 
-def _name(run: Run) -> str:
-    launch = f", launch {run.launch}" if run.launch else ""
+def _name(run: Run, several_launches: bool) -> str:
+    launch = f", launch {run.launch + 1}" if several_launches else ""
     others = [other for other in run.joined_run_ids if other != run.run_id]
     joined = f" (joined with {', '.join(others)})" if others else ""
     return f"{run.run_id}{launch}{joined}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from sglang_probe.report.budget import left_nothing, worked
+from sglang_probe.report.budget import SAME_BYTES, left_nothing, worked
 from sglang_probe.report.plain import UNKNOWN, counted, listed, printable
 from sglang_probe.timeline.model import Budget, Process, Run, Step
 
@@ -22,8 +22,10 @@ def headline(run: Run, now: datetime | None = None) -> str:
     if run.outcome == "starting":
         return _starting(run, now)
     where = f" in {run.failed_phase}" if run.failed_phase else ""
-    who = f" on {run.failed_label}" if run.failed_label else ""
-    return f"{run.outcome.upper()}{where}{who}{f': {run.outcome_reason}' if run.outcome_reason else ''}"
+    reason = run.outcome_reason or ""
+    named = not run.failed_label or reason.startswith(f"{run.failed_label} is gone")
+    who = "" if named else f" on {run.failed_label}"
+    return f"{run.outcome.upper()}{where}{who}{f': {reason}' if reason else ''}"
 
 
 def why(run: Run) -> str | None:
@@ -37,7 +39,7 @@ def why(run: Run) -> str | None:
     process, budget = min(found, key=lambda pair: _available(pair[1]))
     least = [one for one in found if _available(one[1]) == _available(budget)]
     who = process_name(process) if len(least) == 1 else f"{counted(len(least), 'rank')} alike"
-    tightest = ", the tightest" if len(least) < len(found) else ""
+    tightest = ", the tightest" if len(least) < len(found) and _is_least(budget) else ""
     minimum = budget.minimum_viable_fraction
     viable = UNKNOWN if minimum is None else f"{minimum:.4f}"
     return f"rest = {worked(budget)} on {who}{tightest}; minimum viable fraction {viable}"
@@ -100,7 +102,7 @@ def _on(run: Run, alike: Sequence[Process]) -> str:
     """Say how many ranks failed alike: which of them came first is chance."""
     size = sum(process.label is not None for process in run.processes) + len(run.missing)
     if len(alike) < 2:
-        who = run.failed_label or (process_name(alike[0]) if alike else None)
+        who = process_name(alike[0]) if alike else run.failed_label
         return f" on {who}" if who else ""
     if len(alike) == size:
         return f" on all {size} ranks"
@@ -133,6 +135,12 @@ def _available(budget: Budget) -> float:
         if known is not None:
             return known
     return float("inf")
+
+
+def _is_least(budget: Budget) -> bool:
+    """Say whether no rank had less: one with less may have been ended before it said so, but the minimum counts it."""
+    local, least = budget.available_local_bytes, budget.available_bytes
+    return local is None or least is None or local < least + SAME_BYTES
 
 
 def _starting(run: Run, now: datetime | None) -> str:

@@ -11,23 +11,24 @@ from sglang_probe.report.budget import budget_lines
 from sglang_probe.report.layout import block, paragraph
 from sglang_probe.report.outcome import process_name
 from sglang_probe.report.plain import UNKNOWN, exception_type, gib, listed, printable
-from sglang_probe.report.steps import step_name, steps_table
+from sglang_probe.report.steps import Layout, step_name, steps_table
 from sglang_probe.timeline.model import Device, Failure, Process, Step, Worker
 
 INDENT = "  "
 
 
-def rank_block(process: Process, width: int) -> list[RenderableType]:
+def rank_block(process: Process, width: int, layout: Layout | None = None) -> list[RenderableType]:
     """Return everything about one process, to be printed one below the other."""
     parts: list[RenderableType] = []
     parts += paragraph(_title(process), width, "== ", "   ", style="bold")
     if process.steps:
-        parts.append(steps_table(process, width))
+        parts.append(steps_table(process, width, layout))
     else:
         parts += paragraph("no memory step was recorded", width, INDENT)
     for note in [*_unknowns(process), *_turned_off(process)]:
         parts += paragraph(note, width, INDENT, INDENT * 2)
-    sections = [_worker(worker, width) for worker in process.workers]
+    alone = process.rank is not None and process.rank.world is not None and process.rank.world.size == 1
+    sections = [_worker(worker, width, alone) for worker in process.workers]
     sections += [failure_lines(failure, width) for failure in failures(process.steps)]
     sections += [paragraph(ending, width, hanging=INDENT, style="bold") for ending in _endings(process)]
     for section in filter(None, sections):
@@ -90,8 +91,8 @@ def _turned_off(process: Process) -> Iterator[str]:
             yield f"{step_name(step)}: disabled{f' ({reason})' if reason else ''}"
 
 
-def _worker(worker: Worker, width: int) -> list[Text]:
-    lines = budget_lines(worker)
+def _worker(worker: Worker, width: int, alone: bool) -> list[Text]:
+    lines = budget_lines(worker, alone=alone)
     if not lines:
         return []
     which = worker.worker if worker.draft_index is None else f"{worker.worker} {worker.draft_index}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -11,6 +12,7 @@ from sglang_probe.report.footer import read_footer, run_footer
 from sglang_probe.report.header import run_header
 from sglang_probe.report.layout import WIDTH, page
 from sglang_probe.report.rank import rank_block
+from sglang_probe.report.steps import layout_of
 from sglang_probe.timeline.model import Process, Run, Timeline
 
 
@@ -29,9 +31,11 @@ def timeline_text(
     whatever the events carried.
     """
     parts: list[Sequence[RenderableType]] = []
+    launches = Counter(run.run_id for run in timeline.runs)
     for position, run in enumerate(timeline.runs):
+        several = run.launch > 0 or launches[run.run_id] > 1
         places = where[position] if position < len(where) else ()
-        parts += [run_header(run, places, width, now), *_blocks(run, width)]
+        parts += [run_header(run, places, width, now, several_launches=several), *_blocks(run, width)]
         foot = run_footer(run, width)
         parts += [foot] if foot else []
     parts.append(read_footer(timeline.read, width))
@@ -39,7 +43,9 @@ def timeline_text(
 
 
 def _blocks(run: Run, width: int) -> list[list[RenderableType]]:
-    return [rank_block(process, width) for process in run.processes if _has_block(process)]
+    shown = [process for process in run.processes if _has_block(process)]
+    layout = layout_of(shown, width)
+    return [rank_block(process, width, layout) for process in shown]
 
 
 def _has_block(process: Process) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import msgspec
 
 from sglang_probe.collect.processes import ProcessEvents
 from sglang_probe.collect.quiet import no_garbage_collection
@@ -13,12 +15,13 @@ from sglang_probe.collect.skew import HostSkew
 from sglang_probe.events import names
 from sglang_probe.timeline.actor import Actor
 from sglang_probe.timeline.failures import raised
-from sglang_probe.timeline.health import health_of
+from sglang_probe.timeline.given import unread_beside
+from sglang_probe.timeline.health import BLIND, health_of
 from sglang_probe.timeline.identity import identity_of
 from sglang_probe.timeline.labels import labels_of
 from sglang_probe.timeline.later import later_of
 from sglang_probe.timeline.liveness import ProcessId, is_alive
-from sglang_probe.timeline.model import Provenance, Run, Skew, Timeline
+from sglang_probe.timeline.model import Health, Missing, Process, Provenance, Run, Skew, Timeline
 from sglang_probe.timeline.outcome import Verdict, verdict
 from sglang_probe.timeline.process import process_of, reading_order
 from sglang_probe.timeline.provenance import account_of, provenance_of
@@ -28,18 +31,35 @@ from sglang_probe.timeline.values import as_number, given_flag, text
 from sglang_probe.timeline.worlds import missing_of, worlds_of
 
 Alive = Callable[[ProcessId], bool | None]
+Beside = Callable[[Iterable[str]], int]
+_WHOLE_FILES = {"unreadable_file", "foreign_file", "empty_file"}
+"""Losses of whole files: what the reader left out was given all the same."""
 
 
-def build(collected: Collected, *, alive: Alive = is_alive) -> Timeline:
+def build(collected: Collected, *, alive: Alive = is_alive, beside: Beside = unread_beside) -> Timeline:
     """Return the timeline of everything that was read.
 
-    `alive` says whether a process still runs: True, False, or None where it cannot be known.
+    `alive` says whether a process still runs: True, False, or None where it cannot be known. `beside` says how many
+    files of a run lie beside those that were read.
     """
     with no_garbage_collection():
-        return Timeline(runs=tuple(_run(run, alive) for run in collected.runs), read=collected.report)
+        unread = _unread(collected, beside)
+        return Timeline(runs=tuple(_run(run, alive, unread) for run in collected.runs), read=collected.report)
 
 
-def _run(run: CollectedRun, alive: Alive) -> Run:
+def _unread(collected: Collected, beside: Beside) -> int:
+    """Return how many files of the one run that was read were not given; 0 where the reader left files out itself."""
+    report = collected.report
+    if len(collected.runs) != 1 or report.other_runs or any(loss.kind in _WHOLE_FILES for loss in report.losses):
+        return 0
+    return beside(sorted({file for member in collected.runs[0].members for file in member.process.files}))
+
+
+def _not_given(given: int, unread: int) -> str:
+    return f"only {given} of the run's {given + unread} files {'was' if given == 1 else 'were'} given"
+
+
+def _run(run: CollectedRun, alive: Alive, unread: int) -> Run:
     actors = _actors(run, alive)
     accounts = [account_of(actor.process.records, actor.name, is_rank=actor.identity.is_rank) for actor in actors]
     provenance = provenance_of(accounts)
@@ -52,12 +72,14 @@ def _run(run: CollectedRun, alive: Alive) -> Run:
     pairs = zip(actors, accounts, strict=True)
     processes = tuple(process_of(actor, account, provenance.given) for actor, account in pairs)
     started, ended, ready_s = _times(run, decided)
+    unknown = decided.outcome == "unknown"
+    partial = decided.outcome == "starting" or unread > 0
     return Run(
         run_id=run.run_id,
         launch=run.launch,
         source="events",
         outcome=decided.outcome,
-        outcome_reason=decided.reason,
+        outcome_reason=_not_given(len(processes), unread) if unknown and unread else decided.reason,
         failed_phase=decided.failed_phase,
         failed_label=_failed_label(decided),
         failure=None if decided.error is None else decided.error.failure,
@@ -71,8 +93,18 @@ def _run(run: CollectedRun, alive: Alive) -> Run:
         later=() if decided.ready_at is None else later_of(own, errors, decided.ready_at, run.clock),
         missing=missing,
         skew=tuple(_skew(tie) for tie in run.skews),
-        health=health_of(processes, () if decided.outcome == "starting" else missing),  # not there yet is not missing
+        unread_files=0 if decided.outcome == "starting" else unread,  # a file may have come since
+        health=_health(processes, missing, partial),
     )
+
+
+def _health(processes: tuple[Process, ...], missing: tuple[Missing, ...], partial: bool) -> Health:
+    """Return the probe's health; of a `partial` run, what is not there may yet come, or lie in a file not given."""
+    health = health_of(processes, () if partial else missing)
+    if not partial or any(process.label is not None for process in processes):
+        return health
+    says = tuple(said for said in health.says if not said.startswith(BLIND))
+    return msgspec.structs.replace(health, says=says, ok=not says)
 
 
 def _actors(run: CollectedRun, alive: Alive) -> list[Actor]:

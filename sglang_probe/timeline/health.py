@@ -10,6 +10,10 @@ from sglang_probe.timeline.model import Degradation, Health, Missing, Process, T
 from sglang_probe.timeline.spans import degradations_of
 from sglang_probe.timeline.values import integer, table
 
+BLIND = "no memory role was hooked in any process"
+MISSING = "ranks are missing"
+"""How lines of `Health.says` begin that do not hold of a start that goes on, or of some of a run's files."""
+
 
 def degradations(records: Iterable[Record]) -> tuple[Degradation, ...]:
     """Return what a process could not do, counted: each event says it once, and the probe's own count may be higher."""
@@ -53,7 +57,7 @@ def health_of(processes: Sequence[Process], missing: Sequence[Missing]) -> Healt
     torn = sum(process.torn_tail for process in processes)
     says = []
     if not applied:
-        says.append("no memory role was hooked in any process: the probe saw nothing of this run's memory")
+        says.append(f"{BLIND}: the probe saw nothing of this run's memory")
     if failed:
         names_of_three = ", ".join(str(one.target) for one in failed[:3])
         says.append(f"hooks failed or were displaced ({len(failed)}): {names_of_three}")
@@ -62,7 +66,7 @@ def health_of(processes: Sequence[Process], missing: Sequence[Missing]) -> Healt
     if torn:
         says.append(f"files end in a cut-off line ({torn})")
     if missing:
-        says.append(f"ranks are missing ({len(missing)}): {_ranks(missing)}")
+        says.append(f"{MISSING} ({len(missing)}): {_ranks(missing)}")
     return Health(
         ok=not says,
         says=tuple(says),

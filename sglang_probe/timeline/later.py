@@ -46,9 +46,7 @@ def _unfinished(actor: Actor) -> Iterable[Later]:
         yield _later(actor, phase, f"{phase} never ended", kind="unfinished")
 
 
-def _later(
-    actor: Actor, phase: str | None, what: str, ts: str | None = None, kind: LaterKind = "error"
-) -> Later:
+def _later(actor: Actor, phase: str | None, what: str, ts: str | None = None, kind: LaterKind = "error") -> Later:
     key = actor.process.key
     ts = ts or actor.process.records[-1].ts
     return Later(ts=ts, label=actor.label, host=key.host, pid=key.pid, phase=phase, what=what, kind=kind)

@@ -338,6 +338,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Launcher, then ranks in their order, then the others."""
     later: tuple[Later, ...] = ()
     missing: tuple[Missing, ...] = ()
+    unread_files: int = 0
+    """Files of the run that lie beside those that were given and were not read."""
     skew: tuple[Skew, ...] = ()
     health: Health
 

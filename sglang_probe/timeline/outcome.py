@@ -94,7 +94,7 @@ def _lost_peer(actors: list[Actor], errors: list[Raised], clock: Clock) -> Verdi
     phase = died.unfinished()[-1].step.phase
     told = f"{first.actor.name} was the first to report an error, and it reports a lost peer"
     if len(suspects) == 1:
-        reason = f"{died.name} is gone and {phase} never ended; {ahead_of(died, first, clock)}; {told}"
+        reason = f"{died.name} is gone: {ahead_of(died, first, clock)}; {told}"
         return Verdict("died", reason, failed_phase=phase, error=first, died=died, lost_peer=True)
     reason = f"one of {_listed(suspects)} went first and it is not known which; {phase} never ended on them; {told}"
     return Verdict("died", reason, failed_phase=phase, error=first, suspects=tuple(suspects), lost_peer=True)

@@ -13,7 +13,7 @@ from sglang_probe.testing import RELEASES, FakeServer, story
 from sglang_probe.testing.story import RANKS, arguments
 
 Probe = Callable[..., "subprocess.CompletedProcess[str]"]
-FORMULA = "= 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> 0 tokens"
+FORMULA = "= 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB"
 Words = Callable[..., list[str]]
 
 
@@ -28,9 +28,14 @@ def test_the_story_is_told_by_run_and_timeline_alone(
     told = probe("timeline", tmp_path / "runs" / "today").stdout
 
     assert ended.returncode != 0
-    outcome = re.search(r"^outcome +FAILED in kv\.profile on (TP\d)$", told, re.MULTILINE)
+    said = re.sub(r"\n {10}", " ", told)  # lines of the head that went on below themselves
+    ranks = rf"(?:(?:all|\d of) {RANKS} ranks|TP\d)"
+    outcome = re.search(rf"^outcome +FAILED in kv\.profile on {ranks}: the budget is negative", said, re.MULTILINE)
+    why = re.search(r"^why +rest (= .* GiB) on (TP\d).*; minimum viable fraction 0\.7692$", said, re.MULTILINE)
     error = re.search(r"^error +(\w+: .*)$", told, re.MULTILINE)
     assert outcome
+    assert why
+    assert why[1] == FORMULA
     assert error
     assert error[1] in ended.log  # SGLang's own words
     assert re.search(rf"^ranks +{RANKS} of {RANKS} seen", told, re.MULTILINE)
@@ -41,5 +46,5 @@ def test_the_story_is_told_by_run_and_timeline_alone(
         assert re.search(r"^ +allreduce\.buffers Custom\S+ +ok .* 0\.0\d\d$", block, re.MULTILINE)
         # SGLang kills the peers of the rank that fails, and some of them before they have said what they computed.
         assert FORMULA in block or re.search("^interrupted in kv", block, re.MULTILINE)
-    assert FORMULA in blocks[outcome[1]]
-    assert "minimum viable fraction = 1 - 21.697 / 93.999 = 0.7692" in blocks[outcome[1]]
+    assert FORMULA in blocks[why[2]]
+    assert "minimum viable fraction = 1 - 21.697 / 93.999 = 0.7692" in blocks[why[2]]

@@ -133,7 +133,13 @@ def story() -> Timeline:
             build_step("kv.profile", 2, 21.697, 21.697, 0.002, worker="target"),
         )
         budget = build_budget(
-            21.697, 93.999, 0.55, result=-220000, result_unit="tokens", pre_load_local_bytes=gib(94.1 - position / 10)
+            21.697,
+            93.999,
+            0.55,
+            result=-220000,
+            result_unit="tokens",
+            pre_load_local_bytes=gib(94.1 - position / 10),
+            available_local_bytes=gib(21.797 - position / 10),
         )
         return build_rank(position, 2, steps, workers=(Worker(worker="target", budget=budget),))
 
@@ -225,7 +231,7 @@ def ready() -> Timeline:
             Worker(worker="draft", draft_index=0, budget=draft, kv=Kv(tokens=20_000, limited_by="target")),
         ),
     )
-    later = Later(ts=None, label="TP0", host="node-a", pid=4711, phase=None, what="its process is gone")
+    later = Later(ts=None, label="TP0", host="node-a", pid=4711, phase="graph.capture", what="OSError in graph.capture")
     run = build_run((process,), "ready", ready_s=61.5, later=(later,))
     return Timeline(runs=(run,), read=ReadReport(files=1, lines=30, bytes=30000, events=30))
 

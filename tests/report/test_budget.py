@@ -42,7 +42,7 @@ def told(story: Timeline) -> Budget:
 def test_the_story_is_settled_by_its_own_numbers(told: Budget) -> None:
     assert of(told)[:4] == [
         "rest = available - pre-load x (1 - mem_fraction_static) - deductions",
-        "     = 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> 0 tokens",
+        "     = 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> no KV cache",
         "minimum viable fraction = 1 - 21.697 / 93.999 = 0.7692",
         "verified: the terms reproduce SGLang's own result exactly",
     ]
@@ -138,3 +138,19 @@ def test_sglangs_own_minimum_is_shown_where_it_differs(told: Budget, printed: fl
 def test_a_negative_draft_is_no_failure(told: Budget) -> None:
     assert any("no failure" in line for line in of(told, worker="draft"))
     assert not any("no failure" in line for line in of(told, worker="target"))
+
+
+def test_a_draft_with_a_pool_of_its_targets_size_is_not_said_to_have_none(told: Budget) -> None:
+    assert of(told, Kv(tokens=20_000), worker="draft")[1].endswith("= -20.603 GiB")
+
+
+@pytest.mark.parametrize(("apart", "shown"), [(1 << 20, False), ((1 << 20) + 1, True)])
+def test_a_ranks_own_figures_are_shown_where_they_differ_and_other_ranks_are_there(
+    told: Budget, apart: int, shown: bool
+) -> None:
+    own = msgspec.structs.replace(
+        told, available_local_bytes=(told.available_bytes or 0) + apart, pre_load_local_bytes=None
+    )
+
+    assert shown == any("this rank's own" in line for line in of(own))
+    assert not any("this rank's own" in line for line in budget_lines(Worker(worker="target", budget=own), alone=True))

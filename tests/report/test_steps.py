@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from sglang_probe.report.layout import page
-from sglang_probe.report.steps import step_name, steps_table
+from sglang_probe.report.steps import layout_of, step_name, steps_table
 from sglang_probe.timeline.model import Process, Step
 
 GIB = 1 << 30
@@ -84,3 +84,44 @@ def test_every_state_is_shown_by_its_name(state: str) -> None:
     (line,) = rows(step(None, state=state))
 
     assert line.split()[1] == state
+
+
+def rooted(remainder: int | None, **more: object) -> list[str]:
+    root = step(None, self_delta_bytes=None if remainder is None else -remainder, **more)
+    below = rows(root, step("a", depth=1), step("b", depth=2), width=100)
+    return [line for line in below if "between its steps" in line]
+
+
+@pytest.mark.parametrize(
+    ("remainder", "shown"),
+    [(16 << 20, "0.016"), (-(16 << 20), "-0.016"), ((16 << 20) - 1, None), (None, None), (GIB, "1.000")],
+)
+def test_what_a_root_cost_outside_its_steps_has_a_row_where_it_is_much(
+    remainder: int | None, shown: str | None
+) -> None:
+    found = rooted(remainder)
+
+    assert [line.split()[-1] for line in found] == ([] if shown is None else [shown])
+    assert all(line.startswith("  (between its steps)") for line in found)
+
+
+def test_a_remainder_that_holds_steps_of_unknown_cost_says_so() -> None:
+    assert "and in those of unknown cost" in " ".join(rooted(GIB, self_includes=("7",)))
+
+
+def test_a_step_without_steps_inside_has_no_remainder() -> None:
+    assert not [line for line in rows(step(None, self_delta_bytes=-GIB)) if "between" in line]
+
+
+def test_all_tables_of_a_report_have_the_same_columns_and_indentation() -> None:
+    wide = Process(host="node-a", pid=1, steps=(step("z" * 36, depth=1, free_before_bytes=1000 * GIB),))
+    narrow = Process(host="node-a", pid=2, steps=(step("y", depth=1, state="interrupted", duration_s=None),))
+    layout = layout_of([wide, narrow], 80)
+
+    first, second = (page([[steps_table(one, 80, layout)]], colour=False).splitlines() for one in (wide, narrow))
+
+    assert [first[1].index(word) - first[1].index("secs") for word in ("state", "before")] == [
+        second[1].index(word) - second[1].index("secs") for word in ("state", "before")
+    ]
+    assert [len(line) - len(line.lstrip()) for line in (first[2], second[2])] == [layout.indent] * 2
+    assert layout != layout_of([narrow], 80)

@@ -156,6 +156,7 @@ def test_a_run_that_was_ready_and_has_ended_says_so_once() -> None:
     (later,) = run_of(writers, gone).later
 
     assert f"all {len(writers)} processes are gone; this was the last event" == later.what
+    assert ("gone", None) == (later.kind, later.label)  # who wrote last is not who ended
 
 
 def test_the_time_to_ready_is_measured_from_the_first_event() -> None:
