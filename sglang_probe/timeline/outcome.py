@@ -8,7 +8,7 @@ from sglang_probe.collect.clock import Clock
 from sglang_probe.timeline.actor import Actor
 from sglang_probe.timeline.failures import ROOT_PHASE, Raised
 from sglang_probe.timeline.model import RunOutcome
-from sglang_probe.timeline.peers import ahead_of, furthest_behind, reports_lost_peer, silent_before
+from sglang_probe.timeline.peers import ahead_of, came_as_far, furthest_behind, reports_lost_peer, silent_before
 from sglang_probe.timeline.spans import Draft
 from sglang_probe.timeline.worlds import World
 
@@ -122,9 +122,14 @@ def _left_no_memory(draft: Draft) -> bool:
 
 
 def _died(gone: list[Actor], clock: Clock) -> Verdict:
-    """Blame the process that fell silent first: the others may have been ended because of it."""
+    """Blame the process that fell silent first: the others may have been ended because of it. None is blamed where
+    others had come as far: then silence tells nothing of the order."""
     first = min(gone, key=lambda actor: (actor.last_ns(clock), actor.order))
     phase = first.unfinished()[-1].step.phase
+    alike = came_as_far(first, gone)
+    if len(alike) > 1:
+        reason = f"{_listed(alike)} are gone and {phase} never ended on them; which went first is not known"
+        return Verdict("died", reason, failed_phase=phase, suspects=tuple(alike))
     return Verdict("died", f"{first.name} is gone and {phase} never ended", failed_phase=phase, died=first)
 
 

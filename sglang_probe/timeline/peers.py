@@ -60,6 +60,11 @@ def furthest_behind(silent: list[Actor]) -> list[Actor]:
     return [actor for actor in silent if _progress(actor) == least]
 
 
+def came_as_far(first: Actor, actors: list[Actor]) -> list[Actor]:
+    """Return `first` and those that had come exactly as far."""
+    return [actor for actor in actors if _progress(actor) == _progress(first)]
+
+
 def _progress(actor: Actor) -> int:
     return sum(1 + (draft.closed_seq is not None) for draft in actor.drafts)
 

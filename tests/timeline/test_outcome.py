@@ -117,6 +117,13 @@ def test_the_process_that_fell_silent_first_is_the_one_that_died() -> None:
     assert ("died", "weights.load", "TP1") == (run.outcome, run.failed_phase, run.failed_label)
 
 
+def test_of_processes_that_are_gone_and_came_as_far_none_is_blamed() -> None:
+    run = run_of(launch([Shape(stop_in="weights.load"), Shape(stop_in="weights.load")]), gone)
+
+    assert ("died", "weights.load", None) == (run.outcome, run.failed_phase, run.failed_label)
+    assert "TP0, TP1 are gone and weights.load never ended on them" in str(run.outcome_reason)
+
+
 def test_a_run_whose_processes_live_is_starting() -> None:
     assert "starting" == run_of(launch([Shape(stop_in="weights.load")]), lambda _: True).outcome
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -100,3 +101,15 @@ def test_a_barrier_that_waited_to_its_end_may_be_about_a_slow_peer() -> None:
     run = run_of(told_by_the_first(message, [Shape(stop_in="weights.load")], waits=480 * SECOND), gone)
 
     assert ("failed", "interrupted") == (run.outcome, states(ranks(run)[1])["weights.load"])
+
+
+def test_between_hosts_the_order_is_in_doubt_by_what_their_clocks_may_be_apart() -> None:
+    launcher, first, second = told_by_the_first(CLOSED, [Shape(stop_in="dist.init")])
+    ahead = replace(second.host, ahead_ns=20 * SECOND)  # and no common step ties the two clocks
+    for event in second.events:
+        event.update(host="node-b", boot_id="boot-b", ts=ahead.wall(event["mono_ns"]))
+
+    run = run_of([launcher, first, second], unknowable)
+
+    assert ("died", "TP1") == (run.outcome, run.failed_label)
+    assert "its last event came about when TP0's error did" in str(run.outcome_reason)
