@@ -36,9 +36,15 @@ def run_header(run: Run, where: Sequence[str], width: int) -> list[Text]:
     for path in where:
         lines += field("files", path, width)
     for loud in [] if run.health.ok else run.health.says:
-        style = "yellow" if run.health.memory_roles else "bold red"
+        style = "bold red" if _is_blind(run) else "yellow"
         lines += paragraph(f"PROBE: {loud}", width, hanging=" " * 7, style=style)
     return lines
+
+
+def _is_blind(run: Run) -> bool:
+    """Say whether memory was not seen at all, of the run or of a rank, or could not be written down."""
+    health = run.health
+    return not health.memory_roles or health.dropped_events > 0 or any(one.no_memory_role for one in run.processes)
 
 
 def _name(run: Run) -> str:

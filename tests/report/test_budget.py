@@ -138,3 +138,9 @@ def test_sglangs_own_minimum_is_shown_where_it_differs(told: Budget, printed: fl
 def test_a_negative_draft_is_no_failure(told: Budget) -> None:
     assert any("no failure" in line for line in of(told, worker="draft"))
     assert not any("no failure" in line for line in of(told, worker="target"))
+
+
+def test_a_fraction_beyond_all_bounds_is_printed_without_harm() -> None:
+    budget = Budget(pre_load_bytes=1 << 40, available_bytes=1, slack_bytes=1, mem_fraction_static=-1e308, rest_bytes=0)
+
+    assert budget_lines(Worker(worker="target", budget=budget))[0].startswith("rest = available")
