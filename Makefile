@@ -3,8 +3,9 @@
 # make test-oldest  the agent's tests with the oldest wrapt and structlog that the package claims to work with
 # make lint         ruff, mypy, the arrows between the rooms
 # make bench        what the probe costs
-# Each makes what it needs first, and does nothing twice.
+# Each makes what it needs first, and does nothing twice. The lanes need CPython 3.11: `make demo PYTHON=python3.11`.
 
+PYTHON ?= python3
 VENV ?= .venv
 BUILD ?= build
 NEEDS ?=
@@ -51,7 +52,7 @@ clean:
 
 # What the package and its tests need, from pyproject.toml.
 $(VENV)/.needs: pyproject.toml
-	test -x $(BIN)/python || python3 -m venv $(VENV)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install '.[cli,dev]' $(NEEDS)
 	touch $@
 

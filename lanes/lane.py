@@ -2,7 +2,7 @@
 
 lane.py build VERSION                  build the lane where it is missing, print its interpreter
 lane.py model                          make the tiny model, print its directory
-lane.py serve VERSION --tp 2 [-- ...]  start the server, ask it once, stop it, print what it said as JSON
+lane.py serve VERSION --tp 2 [-- ...]  start the server, ask it once, stop it (or --keep it), print its answer as JSON
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -56,6 +58,10 @@ def _serve(arguments: argparse.Namespace, extra: list[str]) -> None:
     print(f"starting SGLang {lane.version} at TP {arguments.tp}; its output is in {logs}", file=sys.stderr, flush=True)
     with Server(lane, tp=arguments.tp, port=arguments.port, env=env, extra=extra, logs=logs) as server:
         print(json.dumps(asdict(server.generate(arguments.prompt))), flush=True)
+        if arguments.keep:
+            print(f"serving at http://127.0.0.1:{server.port} until Ctrl-C", file=sys.stderr, flush=True)
+            with suppress(KeyboardInterrupt):
+                signal.pause()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("version", help=f"one of {', '.join(ROWS)}")
     serve.add_argument("--tp", type=int, default=1, metavar="N", help="tensor parallel size (default: 1)")
     serve.add_argument("--port", type=int, metavar="P", help="default: a free one")
+    serve.add_argument("--keep", action="store_true", help="do not stop it: serve until Ctrl-C")
     serve.add_argument("--prompt", default="Hello", help="default: Hello")
     serve.add_argument("--pythonpath", metavar="DIR", help="PYTHONPATH of the server alone: what injects the probe")
     serve.add_argument(

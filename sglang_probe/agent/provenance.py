@@ -78,7 +78,7 @@ def is_launcher(argv: Sequence[str] | None = None) -> bool:
 def given_arguments(argv: Sequence[str] | None = None) -> dict[str, Any] | None:
     """Return the server's flags as typed, flag -> value, or None where this is no SGLang command line.
 
-    A flag without a value is True; one given several values, or several times, is a list.
+    A flag without a value is True; one with several values is a list.
     """
     argv = command_line() if argv is None else argv
     start = next((i for i, part in enumerate(argv) if _is_entry(part)), None)
@@ -89,7 +89,7 @@ def given_arguments(argv: Sequence[str] | None = None) -> dict[str, Any] | None:
     for part in argv[start + 1 :]:
         if part.startswith("--"):
             flag, equals, value = part.partition("=")
-            _add(given, flag, value if equals else True)
+            given[flag] = value if equals else True  # given twice, the last one counts
         elif flag is not None:
             given[flag] = part if given[flag] is True else [*_as_list(given[flag]), part]
     return {flag: MARK if is_secret_name(flag.lstrip("-")) else redact(value) for flag, value in given.items()}
@@ -117,10 +117,6 @@ def driver_version() -> str | None:
 def _is_entry(part: str) -> bool:
     module = part.removesuffix(".py").replace(os.sep, ".")
     return part in _LAUNCHERS or module.endswith(_LAUNCHERS) or (os.path.basename(part) == "sglang" and "." not in part)
-
-
-def _add(given: dict[str, Any], flag: str, value: Any) -> None:
-    given[flag] = value if flag not in given else [*_as_list(given[flag]), value]
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -15,6 +15,7 @@ from sglang_probe.collect.clock import Clock
 from sglang_probe.collect.launch import Launch, Member, order
 from sglang_probe.collect.processes import ProcessEvents, sortable
 from sglang_probe.collect.records import Rank
+from sglang_probe.events.names import PROCESS_START
 
 ROOT_ROLE: Final = "scheduler.init"
 """What every rank begins with."""
@@ -49,10 +50,13 @@ def _parents(members: list[Member]) -> dict[Member, Member]:
 
 
 def _is_fork(member: Member, parent: Member) -> bool:
-    """Say whether a process only copies its parent's rank: a rank of its own is spawned, and begins `scheduler.init`."""
+    """Say whether a process only copies its parent's rank: one of its own starts anew and begins `scheduler.init`."""
     if member.rank is None or parent.rank is None or not _agree(member.rank, parent.rank):
         return False
-    return not any(record.role == ROOT_ROLE and record.kind == "begin" for record in member.process.records)
+    records = member.process.records
+    if records[0].seq == 0 and records[0].event != PROCESS_START:
+        return True
+    return not any(record.role == ROOT_ROLE and record.kind == "begin" for record in records)
 
 
 def _agree(copy: Rank, rank: Rank) -> bool:

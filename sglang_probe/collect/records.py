@@ -158,15 +158,12 @@ _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 
 def attributes_of(record: Record) -> dict[str, Any]:
     """Decode a record's attributes; empty where there are none. A number that 64 bits do not hold is None."""
-    return _attributes(record.attributes)[0]
+    return counted_attributes(record)[0]
 
 
-def refused_numbers(record: Record) -> int:
-    """Return how many numbers of a record's attributes are None in `attributes_of` because 64 bits do not hold them."""
-    return _attributes(record.attributes)[1]
-
-
-def _attributes(raw: msgspec.Raw) -> tuple[dict[str, Any], int]:
+def counted_attributes(record: Record) -> tuple[dict[str, Any], int]:
+    """Return what `attributes_of` does, and how many numbers in it are None because 64 bits do not hold them."""
+    raw = record.attributes
     if _LONG_NUMBER.search(raw) is None:
         said = object_of(raw)
         if not is_broken(raw, said):

@@ -42,6 +42,8 @@ class RunEntry(msgspec.Struct, frozen=True):
     """Wall time of its last process's first event; None where no line could be read."""
     refused: tuple[tuple[Path, str], ...] = ()
     """What of it could not be looked at, and why."""
+    special: tuple[Path, ...] = ()
+    """Pipes, sockets and devices in it."""
 
 
 def sources(paths: Iterable[str | Path], tally: Tally, *, all_runs: bool) -> list[Source]:
@@ -83,11 +85,12 @@ def _sources_of(path: str | Path, tally: Tally, *, all_runs: bool) -> list[Sourc
 
 def _in_directory(directory: Path, tally: Tally, *, all_runs: bool) -> list[Source]:
     there = _listed(directory)
-    stamps, refused = _first_stamps(there.files)
-    for path in there.special:
-        tally.add("special_file", str(path))
-    if stamps:
-        _tally_beside(there, tally)
+    refused: list[tuple[Path, str]] = []
+    is_run = any(_stamps(there.files, refused))  # read no further than the first that has one
+    _tally_unread(there.special, there.refused if is_run else (), tally)
+    if is_run:
+        for nested in there.directories:
+            tally.add("nested_directory", str(nested))
         return [Source(str(file), file, named=False) for file in there.files]
     entries = [_run_entry(path) for path in there.directories]
     runs = _runs_of(entries)
@@ -96,22 +99,24 @@ def _in_directory(directory: Path, tally: Tally, *, all_runs: bool) -> list[Sour
     for file in there.files:
         tally.add("foreign_file", str(file))
     for path, reason in _unseen(there, entries):
-        tally.add("unreadable_run", str(path), None, f"{path.name}: {reason}")
+        tally.add("unreadable_run", str(path), None, reason)
     return _in_runs(directory, runs, tally, all_runs=all_runs)
 
 
 def _in_runs(directory: Path, runs: tuple[RunEntry, ...], tally: Tally, *, all_runs: bool) -> list[Source]:
     wanted = list(runs) if all_runs else _newest(runs)
     tally.other_runs += len(runs) - len(wanted)
+    for run in wanted:
+        _tally_unread(run.special, [one for one in run.refused if one[0] not in run.files], tally)
     among = None if all_runs else str(directory)
     return [Source(str(file), file, named=False, among=among) for run in wanted for file in run.files]
 
 
-def _tally_beside(there: Listing, tally: Tally) -> None:
-    """Count what of a run directory is not read. A file that cannot be opened is counted when it is its turn."""
-    for nested in there.directories:
-        tally.add("nested_directory", str(nested))
-    for path, reason in there.refused:
+def _tally_unread(special: Iterable[Path], refused: Iterable[tuple[Path, str]], tally: Tally) -> None:
+    """Count what of a directory is not even opened. A file that cannot be opened is counted when it is its turn."""
+    for path in special:
+        tally.add("special_file", str(path))
+    for path, reason in refused:
         tally.add("unreadable_file", str(path), None, reason)
 
 
@@ -167,22 +172,21 @@ def _run_entry(directory: Path) -> RunEntry:
         there = listing(directory)
     except OSError as error:
         return RunEntry(directory, (), None, ((directory, reason_of(error)),))
-    stamps, refused = _first_stamps(there.files)
-    return RunEntry(directory, tuple(there.files), max(stamps, default=None), (*there.refused, *refused))
+    refused = list(there.refused)
+    started = max((stamp for (stamp,) in _stamps(there.files, refused)), default=None)
+    return RunEntry(directory, tuple(there.files), started, tuple(refused), tuple(there.special))
 
 
-def _first_stamps(files: list[Path]) -> tuple[list[int], list[tuple[Path, str]]]:
-    """Return when the files that begin with an event begin, and those that cannot be read, with the reason."""
-    stamps: list[int] = []
-    refused: list[tuple[Path, str]] = []
+def _stamps(files: Iterable[Path], refused: list[tuple[Path, str]]) -> Iterator[tuple[int]]:
+    """Yield when each file begins that begins with an event; put those that cannot be read, and why, into `refused`."""
     for file in files:
         try:
             stamp = first_stamp(file)
         except OSError as error:
             refused.append((file, reason_of(error)))
         else:
-            stamps += [] if stamp is None else [stamp]
-    return stamps, refused
+            if stamp is not None:
+                yield (stamp,)
 
 
 def _listed(directory: Path) -> Listing:

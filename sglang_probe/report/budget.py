@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -84,7 +85,8 @@ def _deductions(budget: Budget) -> tuple[str, str]:
 def _plain_slack(budget: Budget) -> float | None:
     if budget.pre_load_bytes is None or budget.mem_fraction_static is None:
         return None
-    return budget.pre_load_bytes * (1 - budget.mem_fraction_static)
+    slack = budget.pre_load_bytes * (1 - budget.mem_fraction_static)
+    return slack if math.isfinite(slack) else None
 
 
 def _floor_binds(budget: Budget) -> bool:

@@ -55,7 +55,8 @@ def _gaps(run: Run) -> Iterator[str]:
     for process in run.processes:
         if process.lost_events:
             who = f"{process_name(process)} (pid {process.pid})"
-            yield f"{counted(process.lost_events, 'event')} of {who} lost"
+            dropped = f", {number(process.dropped_events)} of them not written" if process.dropped_events else ""
+            yield f"{counted(process.lost_events, 'event')} of {who} lost{dropped}"
     for target in run.health.failed_targets:
         yield f"hook {target.state}: {target.target}{f' ({target.reason})' if target.reason else ''}"
     if run.health.absent_roles and not partial:  # a module that is not loaded yet is not hooked yet

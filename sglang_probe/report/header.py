@@ -41,9 +41,15 @@ def run_header(
         lines += field("files", path, width)
     loudly = [] if run.health.ok else [said for said in run.health.says if not said.startswith(MISSING)]
     for loud in loudly:  # which ranks are missing the foot says, with the reason
-        style = "yellow" if run.health.memory_roles else "bold red"
+        style = "bold red" if _is_blind(run) else "yellow"
         lines += paragraph(f"PROBE: {loud}", width, hanging=" " * 7, style=style)
     return lines
+
+
+def _is_blind(run: Run) -> bool:
+    """Say whether memory was not seen at all, of the run or of a rank, or could not be written down."""
+    health = run.health
+    return not health.memory_roles or health.dropped_events > 0 or any(one.no_memory_role for one in run.processes)
 
 
 def _name(run: Run, several_launches: bool) -> str:

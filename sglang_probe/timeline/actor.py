@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -46,20 +46,23 @@ class Actor(msgspec.Struct, eq=False):
 
         A step inside a finished one has ended too: its line is lost, and it says nothing about how the process ended.
         """
-        closed = {draft.step.id for draft in self.drafts if draft.closed_seq is not None}
+        has_ended = dict.fromkeys((draft.step.id for draft in self.drafts if draft.closed_seq is not None), True)
         parents = {draft.step.id: draft.step.parent for draft in self.drafts}
-        return [
-            draft
-            for draft in self.drafts
-            if draft.closed_seq is None and closed.isdisjoint(ancestors(draft.step, parents))
-        ]
+        for step in parents:
+            chain: dict[str, None] = {}
+            current: str | None = step
+            while current in parents and current not in has_ended and current not in chain:
+                chain[current] = None
+                current = parents[current]
+            has_ended.update(dict.fromkeys(chain, current is not None and has_ended.get(current, False)))
+        return [draft for draft in self.drafts if not has_ended[draft.step.id]]
 
 
-def ancestors(step: Step, parents: dict[str, str | None]) -> Iterable[str]:
-    """Return the ids of the steps around one, innermost first; a circle ends where it closes."""
-    found: dict[str, None] = {}
+def ancestors(step: Step, parents: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield the ids of the steps around one, innermost first; a circle ends where it closes."""
+    seen: set[str] = {step.id}
     current = step.parent
-    while current is not None and current in parents and current not in found and current != step.id:
-        found[current] = None
+    while current is not None and current in parents and current not in seen:
+        yield current
+        seen.add(current)
         current = parents[current]
-    return found

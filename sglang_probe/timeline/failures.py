@@ -49,9 +49,10 @@ def _of_actor(actor: Actor, clock: Clock) -> list[Raised]:
             known = None if failure is None else failure.id
             passed[known or f"step {draft.step.id}"].append(draft)
     found = []
+    tree = _Tree(actor.drafts)
     for drafts in passed.values():
         drafts.sort(key=lambda draft: draft.closed_seq or 0)
-        if not _was_caught(actor, drafts[-1]):
+        if not tree.went_on_after(drafts[-1]):
             innermost = drafts[0]
             at = clock.at(actor.boot, innermost.closed_ns or 0)
             found.append(Raised(actor, innermost, at, _told(drafts)))
@@ -64,20 +65,23 @@ def _told(drafts: list[Draft]) -> Failure | None:
     return next((failure for failure in failures if failure.message is not None), failures[0] if failures else None)
 
 
-def _was_caught(actor: Actor, outermost: Draft) -> bool:
-    """Say whether SGLang went on after the outermost span that an exception passed.
+class _Tree:
+    """The steps of a process by id, and when the last of them began."""
 
-    It did when a span around that one ended well, or when another span began later in the same process: SGLang builds
-    its custom all-reduce so, in a `try` of its own.
-    """
-    if outermost.step.phase == ROOT_PHASE:
-        return False
-    by_id = {draft.step.id: draft for draft in actor.drafts}
-    parents = {name: draft.step.parent for name, draft in by_id.items()}
-    for name in ancestors(outermost.step, parents):
-        if by_id[name].step.state != "open":
-            if by_id[name].step.state == "ok":
-                return True
-            break  # it raised too: this exception as another, or another one later
-    ended = outermost.closed_seq or 0
-    return any(draft.began_seq is not None and draft.began_seq > ended for draft in actor.drafts)
+    def __init__(self, drafts: list[Draft]) -> None:
+        self._states = {draft.step.id: draft.step.state for draft in drafts}
+        self._parents = {draft.step.id: draft.step.parent for draft in drafts}
+        self._last_began = max((draft.began_seq for draft in drafts if draft.began_seq is not None), default=-1)
+
+    def went_on_after(self, outermost: Draft) -> bool:
+        """Say whether SGLang went on after the outermost span that an exception passed.
+
+        It did when a span around that one ended well, or when another span began later in the same process: SGLang
+        builds its custom all-reduce so, in a `try` of its own.
+        """
+        if outermost.step.phase == ROOT_PHASE:
+            return False
+        around = (self._states[name] for name in ancestors(outermost.step, self._parents))
+        if next((state for state in around if state != "open"), None) == "ok":
+            return True  # else it raised too: this exception as another, or another one later
+        return self._last_began > (outermost.closed_seq or 0)

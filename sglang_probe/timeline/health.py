@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sglang_probe.collect.records import Record, attributes_of
+from sglang_probe.collect.records import Record, attributes_of, counted_attributes
 from sglang_probe.events import names
-from sglang_probe.timeline.model import Degradation, Health, Missing, Process, Target
-from sglang_probe.timeline.spans import degradations_of
-from sglang_probe.timeline.values import integer, table
+from sglang_probe.timeline.model import Degradation, Health, Missing, Process, Step, Target
+from sglang_probe.timeline.spans import ATTRIBUTES, READER, degradations_of, unreadable
+from sglang_probe.timeline.values import flag, integer, table
 
 BLIND = "no memory role was hooked in any process"
 MISSING = "ranks are missing"
 """How lines of `Health.says` begin that do not hold of a start that goes on, or of some of a run's files."""
 
 
-def degradations(records: Iterable[Record]) -> tuple[Degradation, ...]:
-    """Return what a process could not do, counted: each event says it once, and the probe's own count may be higher."""
+def degradations(records: Iterable[Record], steps: Iterable[Step] = ()) -> tuple[Degradation, ...]:
+    """Return what could not be read in a process, counted: each event says it once, and the probe's own count may be
+    higher. What the reader could not read of its `steps` is among it."""
     counts: dict[tuple[str, str], int] = {}
     details: dict[tuple[str, str], str | None] = {}
     told: dict[tuple[str, str], int] = {}
     for record in records:
-        for one in degradations_of(record.degraded) or ():
+        for one in (*(degradations_of(record.degraded) or ()), *_refused(record)):
             key = one.source, one.reason
             counts[key] = counts.get(key, 0) + 1
             details[key] = details.get(key) or one.detail
         if record.event == names.DEGRADED:
             for name, count in table(attributes_of(record), "counts").items():
                 source, _, reason = name.partition(":")
-                if isinstance(count, int):
+                if isinstance(count, int) and not isinstance(count, bool):
                     told[source, reason] = max(count, told.get((source, reason), 0))
+    for one in (one for step in steps for one in step.degraded if one.source == READER):
+        counts[one.source, one.reason] = counts.get((one.source, one.reason), 0) + 1
+        details.setdefault((one.source, one.reason), one.detail)
     return tuple(
         Degradation(
             source=source,
@@ -39,6 +43,18 @@ def degradations(records: Iterable[Record]) -> tuple[Degradation, ...]:
         )
         for source, reason in sorted(counts.keys() | told.keys())
     )
+
+
+def _refused(record: Record) -> tuple[Degradation, ...]:
+    """Return what the reader refused of an event that belongs to no step; a step says it itself."""
+    if record.kind in {"begin", "end", "error"}:
+        return ()
+    return (unreadable(ATTRIBUTES),) * counted_attributes(record)[1]
+
+
+def hooked_nothing(records: Iterable[Record]) -> bool:
+    """Say whether the probe itself says that it hooked no memory role in a rank."""
+    return any(flag(attributes_of(record), "no_memory_role") for record in records if record.event == names.DEGRADED)
 
 
 def dropped(records: Iterable[Record]) -> int:
@@ -53,14 +69,21 @@ def health_of(processes: Sequence[Process], missing: Sequence[Missing]) -> Healt
     applied = {target.role for target in targets if target.role is not None and target.state == "applied"}
     applied |= {step.phase for process in processes for step in process.steps}
     failed = _once(target for target in targets if target.state in {"failed", "displaced"})
-    lost = sum(process.lost_events for process in processes)
+    unwritten = sum(process.dropped_events for process in processes)
+    lost = sum(process.lost_events for process in processes) - unwritten
+    blind = [process for process in processes if process.no_memory_role]
     torn = sum(process.torn_tail for process in processes)
     says = []
     if not applied:
         says.append(f"{BLIND}: the probe saw nothing of this run's memory")
+    elif blind:
+        who = ", ".join(process.label or f"{process.role} (pid {process.pid})" for process in blind[:3])
+        says.append(f"no memory role was hooked in {len(blind)} of the ranks, whose memory was not seen: {who}")
     if failed:
         names_of_three = ", ".join(str(one.target) for one in failed[:3])
         says.append(f"hooks failed or were displaced ({len(failed)}): {names_of_three}")
+    if unwritten:
+        says.append(f"events could not be written ({unwritten}), as on a full disk: they are lost")
     if lost:
         says.append(f"events are lost ({lost})")
     if torn:
@@ -74,7 +97,8 @@ def health_of(processes: Sequence[Process], missing: Sequence[Missing]) -> Healt
         absent_roles=tuple(role for role in names.ROLES if role not in applied),
         failed_targets=failed,
         degraded=_summed(process.degraded for process in processes),
-        lost_events=lost,
+        lost_events=lost + unwritten,
+        dropped_events=unwritten,
     )
 
 

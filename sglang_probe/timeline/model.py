@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from sglang_probe.collect.records import Rank, RankPart, Reading
+from sglang_probe.collect.records import Int64, Rank, RankPart, Reading
 from sglang_probe.collect.report import ReadReport
 
 __all__ = ["Rank", "RankPart", "Reading"]  # the same structures, decoded once
@@ -27,7 +27,7 @@ Source = Literal["events", "log", "both"]
 class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The device of a process. On `kind` "cpu" its memory is the host's."""
 
-    index: int | None = None
+    index: Int64 | None = None
     uuid: str | None = None
     name: str | None = None
     kind: str | None = None
@@ -50,7 +50,7 @@ class Degradation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: str
     reason: str
     detail: str | None = None
-    count: int = 1
+    count: Int64 = 1
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -226,6 +226,10 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: int = 0
     lost_events: int = 0
     """Numbers of `seq` that no file has, and what the probe says it dropped."""
+    dropped_events: int = 0
+    """What the probe says it could not write; part of `lost_events`."""
+    no_memory_role: bool = False
+    """The probe says that it hooked no memory role in this process, a rank."""
     torn_tail: bool = False
     steps: tuple[Step, ...] = ()
     samples: tuple[Sample, ...] = ()
@@ -309,6 +313,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed_targets: tuple[Target, ...] = ()
     degraded: tuple[Degradation, ...] = ()
     lost_events: int = 0
+    dropped_events: int = 0
+    """What the probe says it could not write; part of `lost_events`."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from sglang_probe.timeline.actor import Actor
-from sglang_probe.timeline.health import degradations, dropped
+from sglang_probe.timeline.health import degradations, dropped, hooked_nothing
 from sglang_probe.timeline.liveness import UNKNOWABLE
 from sglang_probe.timeline.model import Device, Process, Step
 from sglang_probe.timeline.provenance import Account
@@ -23,6 +23,7 @@ def process_of(actor: Actor, account: Account, given: dict[str, Any] | None) -> 
     process, identity = actor.process, actor.identity
     steps = tuple(draft.step for draft in actor.drafts)
     samples = samples_of(process.records)
+    unwritten = dropped(process.records)
     return Process(
         host=process.key.host,
         pid=process.key.pid,
@@ -38,13 +39,15 @@ def process_of(actor: Actor, account: Account, given: dict[str, Any] | None) -> 
         first_ts=process.records[0].ts,
         last_ts=process.records[-1].ts,
         events=len(process.records),
-        lost_events=process.lost + dropped(process.records),
+        lost_events=process.lost + unwritten,
+        dropped_events=unwritten,
+        no_memory_role=hooked_nothing(process.records),
         torn_tail=process.torn_tail,
         steps=steps,
         samples=samples,
         workers=workers_of(steps, samples, identity.rank, given),
         targets=account.targets,
-        degraded=degradations(process.records),
+        degraded=degradations(process.records, steps),
     )
 
 

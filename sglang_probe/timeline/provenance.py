@@ -34,13 +34,20 @@ class Account(msgspec.Struct):
 
 
 def account_of(records: Iterable[Record], name: str, *, is_rank: bool) -> Account:
-    """Gather what a process says about itself; of a target told twice (applied, then displaced) the last counts."""
+    """Gather what a process says about itself; of a target told twice (applied, then displaced) the last counts.
+
+    A displaced one that writes an event afterwards works all the same: another tool only wrapped it. It is applied.
+    """
     account = Account(name, is_rank, {}, None, None, ())
     targets: dict[tuple[str | None, str | None], Target] = {}
+    displaced: set[str | None] = set()
     for record in records:
         if record.event == names.TARGET:
             target = _target_of(record.attributes) or Target(target=None)
             targets[target.target, target.role] = _told_again(targets.get((target.target, target.role)), target)
+            displaced = {target.role for target in targets.values() if target.state == "displaced"}
+        elif record.role in displaced and record.kind in {"begin", "sample"}:  # called again
+            _restore(targets, attributes_of(record).get("target"), record.role)
         elif record.event == names.PROCESS_START and not account.start:
             account.start = attributes_of(record)
         elif record.event == names.SERVER_ARGS:
@@ -49,6 +56,13 @@ def account_of(records: Iterable[Record], name: str, *, is_rank: bool) -> Accoun
             account.effective = account.effective or table(said, "effective") or None
     account.targets = tuple(targets.values())
     return account
+
+
+def _restore(targets: dict[tuple[str | None, str | None], Target], name: Any, role: str | None) -> None:
+    """Take back that a target was displaced."""
+    target = targets.get((name, role)) if isinstance(name, str) else None
+    if target is not None and target.state == "displaced":
+        targets[target.target, target.role] = msgspec.structs.replace(target, state="applied", reason=None)
 
 
 def _told_again(before: Target | None, now: Target) -> Target:

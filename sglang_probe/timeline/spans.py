@@ -7,13 +7,16 @@ from typing import Any
 
 import msgspec
 
-from sglang_probe.collect.records import Part, Reading, Record, attributes_of, is_broken, reading_of
+from sglang_probe.collect.records import Part, Reading, Record, attributes_of, counted_attributes, is_broken, reading_of
 from sglang_probe.timeline.deltas import Shares, shares
 from sglang_probe.timeline.model import Degradation, Failure, Sample, State, Step
 
 _failure_of = Part(Failure)
 degradations_of: Part[tuple[Degradation, ...]] = Part(tuple[Degradation, ...])
 
+READER = "reader"
+"""Source of what this side could not read."""
+ATTRIBUTES = "attributes"
 _NO_END = "the step has no end"
 _NO_READING = "the device's free memory was not read"
 _BEGIN_LOST = "its begin line is lost"
@@ -120,8 +123,8 @@ def _readings(span: _Span) -> _Readings:
 def _draft(span: _Span, began: int, read: _Readings, share: Shares) -> Draft:
     begin, close = span.begin, span.close
     last = span.last
-    attributes = _attributes(begin, close)
-    degraded = _degraded(begin, close, read.broken)
+    attributes, refused = _attributes(begin, close)
+    degraded = _degraded(begin, close, read.broken + (ATTRIBUTES,) * refused)
     state: State = "open" if close is None else "error" if close.kind == "error" else "ok"
     step = Step(
         id=span.id,
@@ -158,12 +161,15 @@ def _draft(span: _Span, began: int, read: _Readings, share: Shares) -> Draft:
     )
 
 
-def _attributes(begin: Record | None, close: Record | None) -> dict[str, Any]:
+def _attributes(begin: Record | None, close: Record | None) -> tuple[dict[str, Any], int]:
+    """Return what a span says of itself, and how many numbers of it could not be read."""
     if close is None:
-        return {} if begin is None else attributes_of(begin)
-    if close.kind == "error" and begin is not None:  # an error may know less than its begin did
-        return attributes_of(begin) | {key: value for key, value in attributes_of(close).items() if value is not None}
-    return attributes_of(close)
+        return ({}, 0) if begin is None else counted_attributes(begin)
+    said, refused = counted_attributes(close)
+    if close.kind != "error" or begin is None:
+        return said, refused
+    first, refused_first = counted_attributes(begin)  # an error may know less than its begin did
+    return first | {key: value for key, value in said.items() if value is not None}, refused + refused_first
 
 
 def _degraded(begin: Record | None, close: Record | None, broken: tuple[str, ...]) -> tuple[Degradation, ...]:
@@ -171,7 +177,12 @@ def _degraded(begin: Record | None, close: Record | None, broken: tuple[str, ...
     for record in (begin, close):
         if record is not None:
             found += degradations_of(record.degraded) or ()
-    return found + tuple(Degradation(source="reader", reason="unreadable_part", detail=name) for name in broken)
+    return found + tuple(unreadable(name) for name in broken)
+
+
+def unreadable(part: str) -> Degradation:
+    """Return what the reader says of a part of an event that is not as the contract has it."""
+    return Degradation(source=READER, reason="unreadable_part", detail=part)
 
 
 def _duration(begin: Record | None, close: Record | None) -> float | None:

@@ -7,9 +7,9 @@ from typing import Any
 
 
 def integer(attributes: Mapping[str, Any], key: str) -> int | None:
-    """Return a whole number; None for anything else."""
+    """Return a whole number of at most 64 bits; None for anything else."""
     value = attributes.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
 
 
 def number(attributes: Mapping[str, Any], key: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +11,7 @@ from sglang_probe.timeline.actor import Actor
 from sglang_probe.timeline.model import Missing, Rank
 
 MAX_NAMED: Final = 10_000
-"""Missing ranks named one by one; a world size beyond that is more likely a broken line than a machine."""
+"""Missing ranks named one by one, in all; a world size beyond that is more likely a broken line than a machine."""
 
 
 class World(msgspec.Struct, eq=False):
@@ -79,9 +80,10 @@ def missing_of(worlds: list[World], actors: list[Actor], expected: int | None) -
     if nameless:
         names = ", ".join(actor.name for actor in nameless[:3])
         reason = f"it wrote nothing, or it is a process that ended before it knew its rank: {names}"
-    return tuple(
+    absent = (
         Missing(world_rank=rank, world_size=world.size, reason=reason)
         for world in worlds
         for rank in range(min(world.size, MAX_NAMED))
         if rank not in world.members
     )
+    return tuple(islice(absent, MAX_NAMED))

@@ -114,3 +114,82 @@ def test_a_terminal_without_utf8_gets_escapes_instead_of_a_traceback(probe: Prob
     shown = probe("pythonpath", root=root, env={"PYTHONIOENCODING": "ascii"})
 
     assert (shown.stdout, shown.stderr) == (f"{tmp_path}/h\\xf6he\n", "")
+
+
+def _with_closed(words: Sequence[str], closing: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run words in a shell that closes (`>&-`) or fills (`>/dev/full`) some of the three streams first."""
+    shell = ["sh", "-c", f'"$@" {closing}', "sh", *words]
+    return subprocess.run(shell, cwd=cwd, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("words", [("timeline", "run"), ("timeline", "run", "--format", "json"), ("schema",)])
+def test_a_closed_stdout_is_said_in_one_line(
+    words_of: Callable[..., list[str]], write_run: Callable[..., Path], tmp_path: Path, words: Sequence[str]
+) -> None:
+    write_run(tmp_path / "run")
+
+    refused = _with_closed(words_of(*words), ">&-", tmp_path)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.count("\n") == 1
+    assert "stdout is closed" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",)])
+def test_help_goes_to_stderr_where_stdout_is_closed(
+    words_of: Callable[..., list[str]], tmp_path: Path, words: Sequence[str]
+) -> None:
+    shown = _with_closed(words_of(*words), ">&-", tmp_path)
+
+    assert shown.returncode == 0
+    assert "sglang-probe" in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("closing", ["2>&-", "2>/dev/full", "2>&- <&-"])
+@pytest.mark.parametrize("words", [("timeline", "nowhere"), ("tineline",), ("run",), ()])
+def test_an_error_that_nobody_can_be_told_of_does_not_go_to_stdout(
+    words_of: Callable[..., list[str]], tmp_path: Path, words: Sequence[str], closing: str
+) -> None:
+    refused = _with_closed(words_of(*words), closing, tmp_path)
+
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", "")
+
+
+def test_a_closed_stdin_matters_only_to_who_reads_it(
+    words_of: Callable[..., list[str]], write_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    write_run(tmp_path / "run")
+
+    shown = _with_closed(words_of("timeline", "run"), "<&-", tmp_path)
+    refused = _with_closed(words_of("timeline", "-"), "<&-", tmp_path)
+
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "standard input" in refused.stderr
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    "words", [("timeline", LONG), ("run", "--dir", LONG, "--", "true"), ("demo", "--keep", LONG), ("timeline",)]
+)
+def test_a_path_that_the_system_refuses_is_one_line(probe: Probe, words: Sequence[str]) -> None:
+    refused = probe(*words, env={"SGLANG_PROBE_DIR": LONG})
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.count("\n") == 1
+    assert "File name too long" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [("run", "--dir", "x", "--", "true"), ("demo", "--keep", "x"), ("timeline", "x")])
+def test_a_current_directory_that_is_gone_is_one_line(
+    words_of: Callable[..., list[str]], tmp_path: Path, words: Sequence[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+
+    refused = _with_closed(["sh", "-c", 'rmdir ../gone; "$@"', "sh", *words_of(*words)], "", gone)
+
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)

@@ -227,3 +227,27 @@ def test_a_terminal_gets_colour_and_the_same_text(
     assert ANSI.sub("", coloured) == piped
     assert on_terminal(start, "timeline", run, NO_COLOR="1") == piped
     assert on_terminal(start, "timeline", run, TERM="dumb") == piped
+
+
+def test_a_file_name_that_is_not_utf8_is_spelt_out_in_json_and_text(
+    probe: Probe, write_run: WriteRun, tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "night-1")
+    Path(os.fsdecode(os.fsencode(run) + b"/\xff.txt")).write_text("note\n")
+
+    shown, text = probe("timeline", run, "--format", "json"), probe("timeline", run)
+
+    assert (shown.returncode, shown.stderr, text.returncode, text.stderr) == (0, "", 0, "")
+    (loss,) = json.loads(shown.stdout)["read"]["losses"]
+    assert loss["examples"][0]["file"].endswith("/\\udcff.txt")
+    assert "(\\udcff.txt)" in text.stdout
+
+
+def test_a_pipe_in_a_run_directory_is_not_waited_for(probe: Probe, write_run: WriteRun, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "night-1")
+    os.mkfifo(run / "pipe.jsonl")
+
+    shown = probe("timeline", run)
+
+    assert FORMULA in shown.stdout
+    assert "pipe.jsonl" in shown.stdout

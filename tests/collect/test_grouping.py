@@ -174,3 +174,100 @@ def test_processes_stand_in_the_order_in_which_they_started(tmp_path: Path) -> N
     (run,) = _read(tmp_path, list(reversed(writers))).runs
 
     assert [writer.pid for writer in writers] == [member.process.key.pid for member in run.members]
+
+
+def _forked(parent: Writer, pid: int, events: slice) -> Writer:
+    """A process forked by a rank inside a hooked call: it carries on as if it were its parent."""
+    child = replace(parent, pid=pid, start_ticks=(parent.start_ticks or 0) + 1, events=[])
+    for seq, event in enumerate(parent.events[events]):
+        proc = event["proc"] | {"parent": parent.pid, "start_ticks": child.start_ticks}
+        child.events.append(event | {"pid": pid, "proc": proc, "seq": seq})
+    return child
+
+
+def _after(writer: Writer, event: str) -> slice:
+    names_of_events = [one["event"] for one in writer.events]
+    return slice(names_of_events.index(event), None)
+
+
+@pytest.mark.parametrize("first", ["sglang.memory.weights.load.end", "sglang.memory.scheduler.init.begin"])
+def test_a_forked_child_that_goes_on_as_its_rank_is_no_rank_and_no_launch_of_its_own(
+    tmp_path: Path, first: str
+) -> None:
+    launcher, rank = launch([Shape()])
+    child = _forked(rank, 99, _after(rank, first))
+
+    (run,) = _read(tmp_path, [launcher, rank, child]).runs
+
+    assert {launcher.pid: False, rank.pid: True, child.pid: False} == {
+        member.process.key.pid: member.is_rank for member in run.members
+    }
+    assert [child.pid] == [member.process.key.pid for member in run.members if member.is_fork]
+
+
+def test_a_forked_child_that_ran_after_its_rank_is_of_the_same_launch(tmp_path: Path) -> None:
+    launcher, rank = launch([Shape()])
+    child = _forked(rank, 99, slice(-1, None))
+    for event in child.events:
+        event["mono_ns"] += 60 * SECOND
+
+    assert 1 == len(_read(tmp_path, [launcher, rank, child]).runs)
+
+
+def test_a_rank_that_another_rank_starts_is_a_rank(tmp_path: Path) -> None:
+    launcher, first, second = launch([Shape(), Shape()])
+    for event in second.events:
+        event["proc"] = event["proc"] | {"parent": first.pid}
+
+    (run,) = _read(tmp_path, [launcher, first, second]).runs
+
+    assert 2 == sum(member.is_rank for member in run.members)
+
+
+def _on_two_hosts(
+    apart: int, run_ids: tuple[str, str], method: str, shapes: tuple[dict[str, str], ...]
+) -> list[Writer]:
+    hosts = Host("node-a", "boot-a"), Host("node-b", "boot-b", ahead_ns=apart)
+    return [
+        _alone(host, 60, run_id, world, 2, method, **shape)
+        for world, (host, run_id, shape) in enumerate(zip(hosts, run_ids, shapes, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("apart", [40 * SECOND, -40 * SECOND, 86_400 * SECOND])
+def test_hosts_that_met_under_one_run_id_are_one_run_however_far_their_clocks_are_apart(
+    tmp_path: Path, apart: int
+) -> None:
+    writers = _on_two_hosts(apart, ("job", "job"), "tcp://10.0.0.1:5000", ({}, {}))
+
+    (run,) = _read(tmp_path, writers).runs
+
+    assert [apart] == [tie.ahead for tie in run.skews]
+
+
+@pytest.mark.parametrize(
+    ("run_ids", "method", "shapes"),
+    [
+        (("one", "other"), "tcp://10.0.0.1:5000", ({}, {})),
+        (("job", "job"), "tcp://127.0.0.1:5000", ({}, {})),
+        (("job", "job"), "tcp://10.0.0.1:5000", ({"stop_in": "dist.init"}, {})),
+    ],
+    ids=["run id", "loopback", "one of them never got out of dist.init"],
+)
+def test_clocks_that_far_apart_join_no_hosts_that_need_not_have_met(
+    tmp_path: Path, run_ids: tuple[str, str], method: str, shapes: tuple[dict[str, str], ...]
+) -> None:
+    assert 2 == len(_read(tmp_path, _on_two_hosts(60 * SECOND, run_ids, method, shapes)).runs)
+
+
+def test_restarts_under_one_run_id_are_paired_in_their_order_whatever_the_clocks(tmp_path: Path) -> None:
+    a, b = Host("node-a", "boot-a"), Host("node-b", "boot-b", ahead_ns=86_400 * SECOND)
+    writers = []
+    for start in (1, 2):
+        writers += [
+            _alone(host, 60 + start, "job", world, 2, "tcp://10.0.0.1:5000") for world, host in enumerate((a, b))
+        ]
+        for host in (a, b):
+            host.tick(100 * SECOND)
+
+    assert [[61, 61], [62, 62]] == _pids(_read(tmp_path, writers))

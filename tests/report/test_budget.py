@@ -154,3 +154,9 @@ def test_a_ranks_own_figures_are_shown_where_they_differ_and_other_ranks_are_the
 
     assert shown == any("this rank's own" in line for line in of(own))
     assert not any("this rank's own" in line for line in budget_lines(Worker(worker="target", budget=own), alone=True))
+
+
+def test_a_fraction_beyond_all_bounds_is_printed_without_harm() -> None:
+    budget = Budget(pre_load_bytes=1 << 40, available_bytes=1, slack_bytes=1, mem_fraction_static=-1e308, rest_bytes=0)
+
+    assert budget_lines(Worker(worker="target", budget=budget))[0].startswith("rest = available")

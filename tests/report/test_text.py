@@ -172,3 +172,18 @@ def test_when_it_was_is_said_as_far_as_it_is_known(
 
     (line,) = [line for line in text.splitlines() if line.startswith("when ")]
     assert line.endswith(shown)
+
+
+def test_a_rank_that_was_not_seen_and_events_not_written_stand_at_the_top(story: Timeline) -> None:
+    (run,) = story.runs
+    *others, last = run.processes
+    blind = msgspec.structs.replace(last, no_memory_role=True, lost_events=3, dropped_events=2)
+    health = msgspec.structs.replace(run.health, ok=False, says=("nothing hooked", "2 not written"), dropped_events=2)
+    seen = msgspec.structs.replace(run, processes=(*others, blind), health=health)
+
+    text = timeline_text(msgspec.structs.replace(story, runs=(seen,)), colour=True)
+
+    for said in health.says:
+        assert f"\x1b[1;31mPROBE: {said}" in text
+    assert "3 events of" in ANSI.sub("", text)
+    assert "lost, 2 of them not written" in ANSI.sub("", text)

@@ -258,7 +258,7 @@ def test_a_second_way_to_the_same_doorbell_still_leads_to_the_users_own(start: S
     assert (log.read_text(), done.stderr) == ("ran ", "")
 
 
-def test_another_tools_sitecustomize_that_chains_as_we_do_does_not_run_in_a_circle(start: Start, tmp_path: Path) -> None:
+def test_another_tool_that_chains_as_we_do_does_not_run_in_a_circle(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "log"
     chains = (
         "import os, sys\n"

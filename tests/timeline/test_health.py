@@ -108,3 +108,59 @@ def test_arguments_given_and_in_force_are_both_there() -> None:
     provenance = run_of([launcher, rank]).provenance
 
     assert (16, "1") == ((provenance.effective or {})["page_size"], (provenance.given or {})["--tp"])
+
+
+def test_a_displaced_hook_that_is_called_afterwards_is_no_gap() -> None:
+    launcher, rank = launch([Shape()])
+    wrapped, gone = "sglang.srt:Pool.__init__", "sglang.srt:Other.__init__"
+    for name in (wrapped, gone):
+        rank.target("kv.pool", name=name)
+        rank.target("kv.pool", "displaced", name=name, fingerprint=None, reason="another object")
+    with rank.step("kv.pool"):
+        pass
+    rank.events[-2]["attributes"] = {"target": wrapped}  # of the begin: the call itself
+
+    run = run_of([launcher, rank])
+
+    assert [gone] == [target.target for target in run.health.failed_targets]
+    assert ("applied", None) in {(one.state, one.reason) for one in ranks(run)[0].targets if one.target == wrapped}
+
+
+def test_a_call_that_ends_after_its_hook_was_displaced_proves_nothing() -> None:
+    launcher, rank = launch([Shape()])
+    name = "sglang.srt:Pool.__init__"
+    with rank.step("kv.pool", target=name):
+        rank.target("kv.pool", "displaced", name=name)
+
+    assert [name] == [target.target for target in run_of([launcher, rank]).health.failed_targets]
+
+
+def test_a_rank_that_hooked_no_memory_role_and_events_that_were_not_written_are_said_loudly() -> None:
+    launcher, rank = launch([Shape()])
+    rank.emit(names.DEGRADED, attributes={"counts": {}, "dropped_events": 3, "no_memory_role": True})
+
+    run = run_of([launcher, rank])
+
+    assert [
+        "no memory role was hooked in 1 of the ranks, whose memory was not seen: TP0",
+        "events could not be written (3), as on a full disk: they are lost",
+    ] == list(run.health.says)
+    assert (3, 3) == (run.health.lost_events, run.health.dropped_events)
+    assert ranks(run)[0].no_memory_role
+
+
+def test_a_number_that_64_bits_do_not_hold_is_unknown_and_counted() -> None:
+    launcher, rank = launch([Shape()])
+    profile = next(event for event in rank.events if event["event"] == "sglang.memory.kv.profile.end")
+    profile["attributes"] |= {"rest_bytes": 10**400, "slack_bytes": -(1 << 63) - 1}
+    weights = next(event for event in rank.events if event["event"] == "sglang.memory.weights.load.end")
+    weights["after"] |= {"device_free_bytes": 10**400}
+
+    run = run_of([launcher, rank])
+
+    budget = ranks(run)[0].workers[0].budget
+    assert budget is not None
+    assert (None, None) == (budget.rest_bytes, budget.slack_bytes)
+    load = next(one for one in ranks(run)[0].steps if one.phase == "weights.load")
+    assert (None, "reader: unreadable_part (after)") == (load.free_bytes, load.null_reason)
+    assert [3] == [one.count for one in run.health.degraded if one.source == "reader"]

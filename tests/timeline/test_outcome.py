@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+from dataclasses import replace
+
 import pytest
 
 from sglang_probe.timeline import ProcessId
-from tests.collect.building import GIB, Raised, Writer
+from tests.collect.building import GIB, Host, Raised, Writer
 from tests.collect.starting import Shape, launch, rank_of
 from tests.timeline.making import gone, gone_but, run_of, unknowable
 
@@ -216,3 +220,42 @@ def test_a_world_told_only_by_the_rank_counts_as_well() -> None:
         writer.events[-1]["rank"] = rank_of(writer.pid - first.pid, 2)
 
     assert "ready" == run_of([launcher, first, second]).outcome
+
+
+def test_how_a_forked_child_of_a_rank_ends_says_nothing_about_the_run() -> None:
+    launcher, rank = launch([Shape()])
+    child = replace(rank, pid=99, start_ticks=(rank.start_ticks or 0) + 1, events=[], stack=[])
+    child.begin("weights.load")
+    with suppress(Raised), child.step("kv.pool"):
+        raise Raised("builtins.SystemExit", "0")
+    for event in child.events:
+        event["proc"] |= {"parent": rank.pid}
+
+    run = run_of([launcher, rank, child], gone_but(99))
+
+    assert ("ready", (), ()) == (run.outcome, run.missing, run.later)
+    assert [("TP0", "scheduler"), (None, "other")] == [(one.label, one.role) for one in run.processes[1:]]
+
+
+def _many(steps: int, how: str) -> Writer:
+    writer = Writer(Host(), 7, start_ticks=1)
+    for _ in range(steps):
+        if how == "nested":
+            writer.begin("weights.load")
+        else:
+            with suppress(Raised), writer.step("weights.load"):
+                raise Raised("builtins.OSError", "no")
+    return writer
+
+
+@pytest.mark.parametrize("how", ["nested", "errors"])
+def test_many_steps_take_time_in_proportion(how: str) -> None:
+    def cost(steps: int) -> float:
+        writer = _many(steps, how)
+        began = time.process_time()
+        run_of([writer], gone)
+        return time.process_time() - began
+
+    few = cost(500)
+
+    assert cost(4000) < 30 * few + 0.2  # eight times as many; squared it would be 64 times
