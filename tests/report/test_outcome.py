@@ -81,6 +81,9 @@ def test_without_the_tightest_rank_none_is_called_so(story: Timeline) -> None:
     assert " on 2 ranks alike; " in str(why(run))
     assert " on TP0; " in str(why(alone))
 
+    ended_first = with_budgets(story, TP1={"available_local_bytes": 1 << 36})  # the minimum is of a rank that said none
+    assert " on TP0; " in str(why(ended_first))
+
 
 def test_there_is_no_why_where_the_budget_left_something(story: Timeline, ready: Timeline) -> None:
     enough = {"rest_bytes": 1 << 30, "result": 1000}
