@@ -102,7 +102,7 @@ def _run(words: list[str]) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA:
             raise
-        return _complain(chosen, f"{missing} is not installed in {sys.prefix}; pip install '{PROG}[cli]'")
+        return _complain(chosen, f"{missing} is missing; {sys.executable} -m pip install {' '.join(sorted(EXTRA))}")
     except SystemExit as exit_:  # argparse: --help, --version and its errors
         return exit_.code if isinstance(exit_.code, int) else 2
 

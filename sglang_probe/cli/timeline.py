@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
         emit(printable_json(document) + "\n")
     else:
         where = [_places(one) for one in collected.runs]
-        emit(timeline_text(timeline, where, page_width(), colour=wants_colour()))
+        now = datetime.now(timezone.utc)
+        emit(timeline_text(timeline, where, page_width(), colour=wants_colour(), now=now))
     return 0
 
 

@@ -20,7 +20,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 WriteRun = Callable[..., Path]
 Events = list[dict[str, Any]]
 
-FORMULA = "= 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> 0 tokens"
+FORMULA = "= 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> no KV cache"
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,7 +88,7 @@ def test_every_state_is_shown_by_its_name(state: str) -> None:
     assert line.split()[1] == state
 
 
-def rooted(remainder: int | None, **more: object) -> list[str]:
+def rooted(remainder: int | None, **more: Any) -> list[str]:
     root = step(None, self_delta_bytes=None if remainder is None else -remainder, **more)
     below = rows(root, step("a", depth=1), step("b", depth=2), width=100)
     return [line for line in below if "between its steps" in line]
