@@ -213,7 +213,9 @@ def test_every_event_satisfies_the_schema(start: Start, release: str) -> None:
 def test_only_the_schedulers_touch_a_card(start: Start, release: str) -> None:
     run = start(release, TP2)
     roles = {events[-1]["pid"]: events[-1]["proc"]["role"] for events in run.events.values()}
-    assert ["detokenizer", "launcher", "scheduler", "scheduler"] == sorted(roles.values())
+    # The server ends as soon as it is ready: its detokenizer may not have come up by then.
+    early = {"detokenizer", "other"}
+    assert ["launcher", "scheduler", "scheduler"] == sorted(role for role in roles.values() if role not in early)
     holders = {record.pid for record in run.gpus.records()}
     assert holders == {pid for pid, role in roles.items() if role == "scheduler"}
     launcher = next(pid for pid, role in roles.items() if role == "launcher")
