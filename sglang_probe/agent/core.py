@@ -74,13 +74,16 @@ class Agent:
         kwargs: Mapping[str, Any],
     ) -> Call | None:
         """Open a span for a call, or return None where this call is not for us."""
+        call: Call | None = None
         with self.health.guard("hook"):
             parent = self._current()
-            call = Call(self, target, wrapped, instance, args, kwargs, parent)
-            if target.root_only and (parent is not None):
+            if target.root_only and parent is not None:
                 return None
+            call = Call(self, target, wrapped, instance, args, kwargs, parent)
             self._open(call)
             return call
+        if call is not None:
+            self._abandon(call)
         return None
 
     def ended(self, call: Call | None, result: Any) -> None:
@@ -115,6 +118,13 @@ class Agent:
         call.before = self.reading(processes=False)
         self._emit_call(call, "begin", attributes, before=call.before)
         call.began_ns = time.monotonic_ns()  # the span is the call, without our own reading before it
+
+    def _abandon(self, call: Call) -> None:
+        """Undo what opening a span had begun when it failed: SGLang's function runs without one."""
+        if any(opened is call for opened in self._stack()):
+            self._pop(call)
+        if call.span_id and call.target.role == "graph.capture":
+            self._capturing -= 1
 
     def _close(self, call: Call, kind: str) -> None:
         duration = time.monotonic_ns() - call.began_ns

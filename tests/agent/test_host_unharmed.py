@@ -25,6 +25,7 @@ from sglang_probe.agent.pipeline import dumps
 from sglang_probe.agent.readers import allreduce
 from sglang_probe.agent.targets import Target
 from sglang_probe.agent.writer import Writer
+from tests.agent.conftest import MODULE
 
 MakeTarget = Callable[..., Target]
 
@@ -215,3 +216,20 @@ def test_a_hook_that_another_tool_called_through_is_not_displaced(probe: Any, ta
 
 def test_bytes_that_are_no_utf8_are_written_as_json_that_strict_readers_take() -> None:
     assert b"\\ud" not in dumps({"argv": ["caf\udce9"], "k\udcff": "\udcff"})
+
+
+def test_a_span_that_could_not_be_opened_leaves_nothing_behind(
+    probe: Any, target: MakeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooked = probe.hook([target("call", role="graph.capture"), target("other", root_only=True)], call=call, other=call)
+
+    def broken(**_: Any) -> Any:
+        raise RuntimeError("no reading today")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(probe.agent, "reading", broken)
+        hooked.call(lambda: None)
+    hooked.other(lambda: None)
+    begin, end = probe.memory()
+    assert (begin["attributes"]["target"], end["kind"]) == (f"{MODULE}:other", "end")
+    assert begin["before"]["host_rss_bytes"] is not None  # no graph is being captured any more
