@@ -21,11 +21,10 @@ def _arm():
     if os.environ.get("SGLANG_PROBE") == "0" or os.environ.setdefault("SGLANG_PROBE_PYTHON", reference) != reference:
         return  # turned off, or a descendant that is another Python than the first armed process
     from _frozen_importlib_external import spec_from_file_location
-    beside = os.path.join(_ROOT, "sglang_probe")
-    package = beside if os.path.isdir(beside) else os.path.dirname(_ROOT)
+    package = os.path.join(_ROOT, "sglang_probe")
+    package = package if os.path.isdir(package) else os.path.dirname(_ROOT)
     if "sglang_probe" not in sys.modules:
-        init = os.path.join(package, "__init__.py")
-        _load(spec_from_file_location("sglang_probe", init, submodule_search_locations=[package]))
+        _load(spec_from_file_location("sglang_probe", package + "/__init__.py", submodule_search_locations=[package]))
     from sglang_probe.agent.finder import arm
     arm()
 
@@ -53,8 +52,9 @@ def _guarded(step, what, oldest):
 
 _given = os.environ.get("PYTHONPATH", "")
 _others = os.pathsep.join(p for p in _given.split(os.pathsep) if os.path.abspath(p) != _ROOT)
-os.environ.update({"PYTHONPATH": _others} if _given else {})  # the Pythons that start meanwhile are not ours
+os.environ.update({"PYTHONPATH": _others} if _given != _others else {})  # the Pythons that start meanwhile are not ours
 _guarded(_arm, "sglang-probe", (3, 10)) if _given != _others else None
 _guarded(_chain, "sitecustomize", (3, 5))
-_now = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
-os.environ.update({"PYTHONPATH": _given if os.environ.get("PYTHONPATH") == _others else _now} if _given else {})
+_now = os.environ.get("PYTHONPATH")
+_now = _given if _now == _others else os.pathsep.join(filter(None, [_ROOT, _now]))
+os.environ.update({"PYTHONPATH": _now} if _given != _others else {})

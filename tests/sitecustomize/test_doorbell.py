@@ -283,3 +283,19 @@ def test_a_user_who_takes_pythonpath_away_leaves_children_our_entry_alone(start:
 def test_with_verbose_the_users_failure_comes_with_its_traceback(start: Start, tmp_path: Path) -> None:
     users = users_sitecustomize(tmp_path / "users", "raise ValueError('mine')")
     assert "Traceback" in start("pass", path=(users,), PYTHONVERBOSE="1").stderr
+
+
+def test_where_pythonpath_does_not_name_us_it_stays_the_users(tmp_path: Path) -> None:
+    body = "import os; os.environ['PYTHONPATH'] += os.pathsep + 'added'"
+    users = users_sitecustomize(tmp_path / "users", body)
+    code = f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import sitecustomize; print(os.environ['PYTHONPATH'])"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("SGLANG_PROBE", "PYTHON"))}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={**environ, "PYTHONPATH": str(users)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == os.pathsep.join([str(users), "added"]) + "\n"
