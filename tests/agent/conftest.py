@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,18 @@ from sglang_probe.agent.runs import Run
 from sglang_probe.agent.targets import Target
 
 MODULE = "sglang.srt.made_up"
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment() -> Iterator[None]:
+    """Begin without the probe's variables, and take away what an agent exports: other tests start servers."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("SGLANG_PROBE")}
+    for name in before:
+        del os.environ[name]
+    yield
+    for name in [name for name in os.environ if name.startswith("SGLANG_PROBE")]:
+        del os.environ[name]
+    os.environ.update(before)
 
 
 class Probe:

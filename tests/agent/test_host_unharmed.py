@@ -161,8 +161,6 @@ def test_a_warning_with_a_broken_format_is_logged_as_it_would_be(
 
 def test_threads_that_start_the_agent_together_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SGLANG_PROBE_DIR", str(tmp_path))
-    for name in ("SGLANG_PROBE_RUN_ID", "SGLANG_PROBE_RUN_MAKER"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(core, "_agent", None)
     together, agents = threading.Barrier(4, timeout=20), list[core.Agent]()
 
@@ -175,8 +173,6 @@ def test_threads_that_start_the_agent_together_start_one(tmp_path: Path, monkeyp
         thread.start()
     for thread in threads:
         thread.join()
-    for name in ("SGLANG_PROBE_RUN_ID", "SGLANG_PROBE_RUN_MAKER"):
-        monkeypatch.delenv(name, raising=False)
     assert len({id(agent) for agent in agents}) == 1
 
 
