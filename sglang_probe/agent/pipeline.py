@@ -19,7 +19,6 @@ from sglang_probe.events.names import CUT_MARK, MAX_LINE_BYTES, MAX_VALUE_BYTES,
 
 ORDER: tuple[str, ...] = tuple(WholeEvent.__annotations__)
 
-_SPLIT_FIELDS = ("attributes",)
 _FREE_TEXT = frozenset({"stacktrace"})  # has a limit of its own, applied where it is made
 
 

@@ -29,8 +29,8 @@ def _budget(call: Call, unit: str) -> Attributes:
     available, fraction = notes.get("available"), number(getattr(call.instance, "mem_fraction_static", None))
     pre_load = number(next(iter(call.arguments.values()), None))  # total_gpu_memory, pre_model_load_memory
     rest = _rest(available, pre_load, fraction, notes)
-    deductions = _deductions(available, pre_load, fraction, notes)
-    minimum, why = minimum_viable_fraction(available, pre_load, deductions, call.notes)
+    deductions = _deductions(notes)
+    minimum, why = minimum_viable_fraction(available, pre_load, deductions)
     terms: Attributes = {
         "available_bytes": gib_to_bytes(available),
         "available_gib": available,
@@ -63,16 +63,14 @@ def _rest(available: float | None, pre_load: float | None, fraction: float | Non
     return available - pre_load * (1 - fraction)
 
 
-def _deductions(
-    available: float | None, pre_load: float | None, fraction: float | None, notes: Attributes
-) -> dict[str, int]:
+def _deductions(notes: Attributes) -> dict[str, int]:
     before, after = notes.get("rest_before_mamba"), notes.get("rest_after_mamba")
     taken = gib_to_bytes(before - after) if before is not None and after is not None else None
     return {} if taken is None else {"mamba": taken}
 
 
 def minimum_viable_fraction(
-    available: float | None, pre_load: float | None, deductions: dict[str, int], notes: Attributes
+    available: float | None, pre_load: float | None, deductions: dict[str, int]
 ) -> tuple[float | None, str | None]:
     """Return 1 - (available - deductions) / pre-load and None, or None and why there is no such number.
 
