@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sglang_probe.agent.core import Agent
-    from sglang_probe.agent.targets import Target
+    from sglang_probe.catalogue.targets import Target
 
 Attributes = dict[str, Any]
 
@@ -42,6 +42,11 @@ class Call:
         bound = inspect.signature(self.wrapped).bind(*self.args, **self.kwargs)
         bound.apply_defaults()
         return bound.arguments
+
+    @property
+    def subject(self) -> Any:
+        """What the call is about: the instance of a method, or the `model_runner` that a function is given."""
+        return self.kwargs.get("model_runner") if self.instance is None else self.instance
 
     def enclosing(self, role: str) -> Call | None:
         """Return the innermost call around this one that has the role."""

@@ -17,10 +17,11 @@ from sglang_probe.agent.hooks import Hooks
 from sglang_probe.agent.identity import Identity
 from sglang_probe.agent.nvml import Nvml
 from sglang_probe.agent.pipeline import Pipeline
+from sglang_probe.agent.readers import reader_of
 from sglang_probe.agent.readings import Readings, delta
 from sglang_probe.agent.runs import Run, join_run
-from sglang_probe.agent.targets import Target
 from sglang_probe.agent.writer import Writer
+from sglang_probe.catalogue.targets import Target
 from sglang_probe.events import names
 from sglang_probe.events.envelope import READING_KEYS
 from sglang_probe.events.names import NOT_YET_REASONS as NOT_YET
@@ -79,6 +80,8 @@ class Agent:
             parent = self._current()
             if target.root_only and parent is not None:
                 return None
+            if target.outermost and any(open_.target.role == target.role for open_ in self._stack()):
+                return None
             call = Call(self, target, wrapped, instance, args, kwargs, parent)
             self._open(call)
             return call
@@ -109,7 +112,7 @@ class Agent:
         self._tell_worker(call)
         self._stack().append(call)
         call.began_ns = time.monotonic_ns()
-        attributes = self._read(call, target.reader.begin)
+        attributes = self._read(call, reader_of(target).begin)
         if target.use != "span":
             return
         call.span_id = f"{next(self._ids):x}"
@@ -131,14 +134,14 @@ class Agent:
         target = call.target
         try:
             if target.use == "observe":
-                self._read(call, target.reader.end)
+                self._read(call, reader_of(target).end)
                 return
             if kind == "end":
                 exceptions.forget(self._local)
             if target.role == "graph.capture":
                 self._capturing -= 1
             after = self.reading(processes=not target.in_collective)
-            attributes = self._read(call, target.reader.end)
+            attributes = self._read(call, reader_of(target).end)
             if target.use == "sample":
                 call.span_id = f"{next(self._ids):x}"
                 self._emit_call(call, "sample", attributes, after=after)
@@ -166,12 +169,13 @@ class Agent:
         return {}
 
     def _tell_worker(self, call: Call) -> None:
-        parent, is_draft = call.parent, getattr(call.instance, "is_draft_worker", None)
+        parent, subject = call.parent, call.subject
+        is_draft = call.kwargs.get("is_draft_worker", getattr(subject, "is_draft_worker", None))
         if call.target.worker is not None:
             call.worker = call.target.worker
         elif isinstance(is_draft, bool):
             call.worker = "draft" if is_draft else "target"
-            index = getattr(call.instance, "draft_model_idx", None)
+            index = getattr(subject, "draft_model_idx", None)
             call.draft_index = index if isinstance(index, int) and is_draft else None
         elif parent is not None:
             call.worker, call.draft_index = parent.worker, parent.draft_index
@@ -251,8 +255,9 @@ class Agent:
 
     def report_displaced(self) -> None:
         """Write which hooks somebody has replaced since."""
+        reason = "calls no longer reach the hook: another tool replaced it, or put the original back"
         for target in self._hooks.displaced():
-            self.report_target(target, "displaced", "another tool put its own function in place of the hook", None)
+            self.report_target(target, "displaced", reason, None)
 
     def _report_health(self) -> None:
         """After a root span: write what was lost or failed since the last time, so that the file itself tells."""

@@ -22,29 +22,46 @@ _TRACE: Any = BaseException.__dict__["__traceback__"]
 
 
 class Finder:
-    """A meta path finder that finds nothing itself: it lends the specs of target modules a loader that tells us."""
+    """A meta path finder that finds nothing itself: it lends the specs of target modules a loader that tells us.
+
+    Another tool's finder may stand in front. One that lets the questions through stays there. One that loads target
+    modules without us is overtaken, once: we ask the others in their order, so it works as before. One that then
+    insists is left in front, and what it loads is hooked a little late.
+    """
 
     def __init__(self) -> None:
         self.targets: frozenset[str] | None = None
+        self.told: set[str] = set()
+        self.watches = True
         self._asking: set[tuple[int, str]] = set()
+        self._unfinished: set[str] = set()
+        self._overtaken: list[Any] = []
+        self._passed_by: Any = None  # the finder in front that last let a question about SGLang through
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec that the other finders have for a target module, or None for every other module."""
-        if not fullname.startswith(WATCHED_PREFIX):
+        first, watched = sys.meta_path[0], fullname.startswith(WATCHED_PREFIX)
+        suspect = first is not self and (watched or self._passed_by is not first) and "sglang" in sys.modules
+        if not (watched or suspect or self._unfinished):
             return None
         question = get_ident(), fullname
         if question in self._asking:  # another finder asks all finders, as we do
             return None
         try:
-            if fullname not in self._targets():
+            if watched:
+                self._passed_by = first
+            finished = any(not _is_being_executed(name) for name in self._unfinished)
+            if (suspect or finished) and self.catch_up() and suspect:
+                self._overtake(first)
+            if not watched or fullname not in self._targets():
                 return None
             self._asking.add(question)
             spec = self._spec_of_others(fullname, path, target)
             if spec is None or not hasattr(spec.loader, "exec_module"):
                 return None
-            spec.loader = Loader(spec.loader)  # type: ignore[assignment]  # a loader by what it does
+            spec.loader = Loader(spec.loader, self)  # type: ignore[assignment]  # a loader by what it does
             return spec
         except Exception as error:  # whatever fails here, SGLang's import must not
             disarm(f"the import of {fullname} could not be watched: {type(error).__name__}: {error}")
@@ -52,9 +69,42 @@ class Finder:
         finally:
             self._asking.discard(question)
 
+    def tell(self, module: ModuleType) -> None:
+        """Hook a module that has been executed, and those that were loaded without us meanwhile."""
+        if self.watches:
+            loaded(module)
+            self.catch_up()
+
+    def catch_up(self) -> bool:
+        """Hook the target modules that have been loaded without us; tell whether there was one, loading or loaded."""
+        here = get_ident(), ""
+        if here in self._asking:  # what we import meanwhile asks us too
+            return False
+        self._asking.add(here)
+        try:
+            unseen = sorted(name for name in self._targets() - self.told if name in sys.modules)
+            self._unfinished = {name for name in unseen if _is_being_executed(name)}
+            for name in unseen:
+                if name not in self._unfinished:
+                    self.told.add(name)
+                    loaded(sys.modules[name])
+            return bool(unseen)
+        except Exception as error:  # what stands in sys.modules need not be a module
+            disarm(f"modules that were loaded unseen could not be hooked: {type(error).__name__}: {error}")
+            return False
+        finally:
+            self._asking.discard(here)
+
+    def _overtake(self, first: Any) -> None:
+        places = [place for place, finder in enumerate(sys.meta_path) if finder is self]
+        if places and not any(first is finder for finder in self._overtaken):  # in no place: disarmed
+            self._overtaken.append(first)
+            sys.meta_path.insert(0, self)  # first in, then out: the list is being walked, and nobody may be skipped
+            del sys.meta_path[places[0] + 1]
+
     def _targets(self) -> frozenset[str]:
         if self.targets is None:
-            from sglang_probe.agent.targets import MODULES
+            from sglang_probe.catalogue.targets import MODULES
 
             self.targets = MODULES
         return self.targets
@@ -62,19 +112,28 @@ class Finder:
     def _spec_of_others(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        for finder in sys.meta_path:
+        for finder in list(sys.meta_path):
             if finder is not self and hasattr(finder, "find_spec"):
-                spec = finder.find_spec(fullname, path, target)
+                try:
+                    spec = finder.find_spec(fullname, path, target)
+                except Exception:  # one that forbids a module; Python asks it next, and then it raises to the host
+                    return None
                 if spec is not None:
                     return spec
         return None
 
 
+def _is_being_executed(name: str) -> bool:
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
 class Loader:
     """A module's own loader, with one thing added: the agent hears of the module when it has been executed."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, finder: Finder) -> None:
         self._loader = loader
+        self._finder = finder
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -86,6 +145,7 @@ class Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         """Give the module back to its own loader for good, execute it, then tell the agent."""
+        self._finder.told.add(module.__name__)
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
@@ -97,7 +157,7 @@ class Loader:
                 _TRACE.__set__(error, trace.tb_next)
             del trace
             raise
-        loaded(module)
+        self._finder.tell(module)
 
 
 def arm() -> None:
@@ -107,16 +167,33 @@ def arm() -> None:
     finder = Finder()
     sys.meta_path.insert(0, finder)
     if "sglang" in sys.modules:
-        for name in sorted(finder._targets() & sys.modules.keys()):
-            loaded(sys.modules[name])
+        finder.catch_up()
+
+
+def unhook() -> dict[str, str | None]:
+    """Stop watching and put SGLang's own functions back, until somebody arms again.
+
+    Returns for each target None where the original is back, or why its hook stays (and passes every call through).
+    """
+    _stop()
+    core = sys.modules.get("sglang_probe.agent.core")
+    agent = getattr(core, "_agent", None)  # not started where no target module has loaded
+    return {} if agent is None else dict(agent._hooks.remove())
+
+
+def _stop() -> bool:
+    """Take our finder out, and stop the loaders it has lent; tell whether there was one."""
+    ours = [finder for finder in sys.meta_path if isinstance(finder, Finder)]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
+    for finder in ours:
+        finder.watches = False
+    return bool(ours)
 
 
 def disarm(reason: str) -> None:
     """Stop watching, and say once why; SGLang goes on as if the probe were not there. Never raises."""
-    others = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
-    if len(others) == len(sys.meta_path):
-        return  # said already: a module that was being imported meanwhile comes here too
-    sys.meta_path[:] = others
+    if not _stop():
+        return  # said already
     try:
         from sglang_probe.agent.runs import say_for_run
 
@@ -125,8 +202,10 @@ def disarm(reason: str) -> None:
         pass
 
 
-def loaded(module: ModuleType) -> None:
-    """Hook the targets of a module that has just been executed."""
+def loaded(module: ModuleType | None) -> None:
+    """Hook the targets of a module that has just been executed; None stands for one that somebody forbids."""
+    if module is None:
+        return
     try:
         from sglang_probe.agent.core import agent
 

@@ -96,8 +96,12 @@ def given_arguments(argv: Sequence[str] | None = None) -> dict[str, Any] | None:
 
 
 def effective_arguments(server_args: Any) -> dict[str, Any]:
-    """Return SGLang's ServerArgs as a plain mapping, secrets redacted."""
-    fields = getattr(server_args, "__dict__", None)
+    """Return SGLang's ServerArgs as a plain mapping, secrets redacted.
+
+    From 0.5.19 on the object holds what was given, and a method of it returns what it resolved to.
+    """
+    resolved = getattr(server_args, "resolved_dict", None)
+    fields = resolved() if callable(resolved) else getattr(server_args, "__dict__", None)
     if fields is None:
         fields = {name: getattr(server_args, name, None) for name in getattr(server_args, "__struct_fields__", ())}
     clean: dict[str, Any] = redact({name: value for name, value in fields.items() if not name.startswith("_")})

@@ -48,12 +48,14 @@ class DistCommunicator(TypedDict, total=False):
     world_rank: int | None
     disabled: bool | None
     library_version: Annotated[str | None, "NCCL's, where the communicator knows it."]
+    custom_allreduce: Annotated[str | None, "On a coordinator's end: the class of its custom all-reduce."]
+    asked_bytes: Annotated[int | None, "Buffers that the communicator keeps and whose size is visible."]
 
 
 class AllReduceBuffer(TypedDict):
     """One buffer of a custom all-reduce."""
 
-    kind: Annotated[str, "meta, data, rank_data, pull, push, signals_and_graph_params"]
+    kind: Annotated[str, "meta, data, tmp_result, barrier_in, barrier_out, rank_data, pull, push, signals, ..."]
     bytes: int | None
 
 
@@ -68,7 +70,7 @@ class AllReduceBuffers(TypedDict, total=False):
     max_size_bytes: int | None
     buffers: list[AllReduceBuffer]
     asked_bytes: Annotated[int | None, "Sum of the known sizes; on a buffer's own span, its size_in_bytes."]
-    buffer_kind: Annotated[str | None, "On a buffer's own span: meta (first), data (second)."]
+    buffer_kind: Annotated[str | None, "On a buffer's own span: what its size says; `buffers` of the whole is certain."]
     sharing: Annotated[Literal["ipc", "vmm"] | None, "How peers map it."]
     disabled: bool | None
     disabled_reason: str | None
@@ -78,6 +80,8 @@ class WeightsLoad(TypedDict, total=False):
     """`weights.load`."""
 
     target: Target
+    part: Annotated[str, "model, or lora: the buffers of the adapters in use."]
+    bytes: Annotated[int | None, "For lora: all its tensors."]
     model_class: str | None
     dtype: str | None
     quantization: str | None
@@ -101,12 +105,14 @@ class KvProfile(TypedDict, total=False):
     mem_fraction_static: Annotated[float | None, "In force: the value the function used."]
     static_budget_bytes: Annotated[int | None, "pre-load x mem_fraction_static."]
     slack_bytes: Annotated[int | None, "pre-load x (1 - mem_fraction_static), or SGLang's floor on it."]
+    slack_is_floor: Annotated[bool, "SGLang's floor on the slack binds (mamba models sized after graph capture)."]
     deductions: Annotated[dict[str, int], "Name (mamba, multimodal, ...) -> bytes taken off the rest."]
     rest_bytes: Annotated[int | None, "available - slack - deductions, as SGLang rounds it; may be negative."]
     bytes_per_token: int | None
     result: Annotated[int | None, "What SGLang's function returned."]
     result_unit: Literal["tokens", "bytes"]
     formula: str
+    body: Annotated[str | None, "Fingerprint of SGLang's function; `verified` is true only for one that is known."]
     minimum_viable_fraction: Annotated[float | None, "1 - (available - deductions) / pre-load."]
     minimum_viable_fraction_reason: Annotated[str | None, "Why it is null."]
     minimum_viable_fraction_printed: Annotated[float | None, "As SGLang's own message gives it, four decimals."]
@@ -134,6 +140,9 @@ class KvPool(TypedDict, total=False):
     max_running_requests: int | None
     max_total_tokens_given: Annotated[int | None, "--max-total-tokens."]
     profiled_tokens: Annotated[int | None, "Tokens the budget alone would allow."]
+    post_capture: Annotated[bool | None, "On `all`: these sizes are addresses alone until graphs are captured."]
+    resized: Annotated[bool, "On `all`: the final sizes, after graph capture."]
+    pool_id: Annotated[str, "The same for every report of one pool in a process; the last report stands."]
 
 
 class AttentionInit(TypedDict, total=False):
@@ -202,7 +211,7 @@ class TargetReport(TypedDict, total=False):
     target: Target
     role: Annotated[str | None, "Null for rows that only observe a term or an identity."]
     state: TargetState
-    reason: Annotated[str | None, "Why nested, displaced or failed."]
+    reason: Annotated[str | None, "Why nested, displaced, failed or not hooked everywhere; why a removed one stays."]
     fingerprint: Annotated[str | None, "Of SGLang's own function: see sglang_probe.events.fingerprint."]
 
 

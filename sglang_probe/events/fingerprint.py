@@ -36,14 +36,14 @@ def fingerprint_node(lines: Sequence[str], node: ast.FunctionDef | ast.AsyncFunc
 
 
 def fingerprint(function: Callable[..., Any]) -> str | None:
-    """Return the fingerprint of a live function, or None where its source cannot be read.
+    """Return the fingerprint of a live function, or None where its source cannot be read: a lambda has no `def`.
 
     Wrappers are followed through `__wrapped__` to SGLang's own function.
     """
     inner: Any = inspect.unwrap(function)
     code = getattr(getattr(inner, "__func__", inner), "__code__", None)
     lines = linecache.getlines(code.co_filename) if isinstance(code, CodeType) else []
-    if not isinstance(code, CodeType) or not lines:
+    if not isinstance(code, CodeType) or not lines or code.co_name == "<lambda>":
         return None
     first = _def_line(lines, code.co_firstlineno)
     return fingerprint_block(lines, first, _last_line(lines, first, code))

@@ -1,9 +1,11 @@
-"""An agent of its own for each test, whose hooks go into a module made up on the spot."""
+"""For each test: an agent that hooks a module made up on the spot, or a Python with a made-up sglang."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,10 +15,21 @@ import pytest
 
 from sglang_probe.agent import hooks
 from sglang_probe.agent.core import Agent
-from sglang_probe.agent.runs import Run
-from sglang_probe.agent.targets import Target
+from sglang_probe.agent.runs import Run as ProbeRun
+from sglang_probe.catalogue.targets import Target
 
 MODULE = "sglang.srt.made_up"
+ROOT = Path(__file__).resolve().parents[2]
+DETOKENIZER = """
+class DetokenizerManager:
+    def __init__(self, server_args=None, port_args=None):
+        self.built = True
+
+def run_detokenizer_process(answer):
+    answer.send(DetokenizerManager().built)
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +47,7 @@ def _clean_environment() -> Iterator[None]:
 class Probe:
     """An agent, and what it has written so far."""
 
-    def __init__(self, run: Run, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, run: ProbeRun, patch: pytest.MonkeyPatch) -> None:
         self.agent = Agent(run)
         self._patch = patch
 
@@ -63,16 +76,77 @@ class Probe:
 
 @pytest.fixture
 def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Probe:
-    return Probe(Run("run", True, str(tmp_path / "runs")), monkeypatch)
+    return Probe(ProbeRun("run", True, str(tmp_path / "runs")), monkeypatch)
 
 
 @pytest.fixture
-def target() -> Callable[..., Target]:
+def target(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Target]:
     """Make a row of the table for the made-up module."""
+    from sglang_probe.agent import readers
     from sglang_probe.agent.calls import Reader
 
-    def make(path: str, **row: Any) -> Target:
-        row = {"role": "weights.load", "module": MODULE, "reader": Reader(), "why": "a test", **row}
-        return Target(path=path, **row)
+    silent = Reader()
+
+    def make(path: str, reader: Reader | str = silent, **row: Any) -> Target:
+        if isinstance(reader, Reader):
+            name = f"test.{id(reader)}"
+            monkeypatch.setitem(readers._KNOWN, name, reader)
+        else:
+            name = reader
+        return Target(path=path, **{"role": "weights.load", "module": MODULE, "reader": name, "why": "a test", **row})
 
     return make
+
+
+def write_module(tmp_path: Path, name: str, text: str) -> Path:
+    """Put a module (and the packages around it) into the made-up site."""
+    *packages, last = name.split(".")
+    folder = tmp_path / "site"
+    for package in packages:
+        folder /= package
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").touch()
+    (folder / f"{last}.py").write_text(text)
+    return folder / f"{last}.py"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run code in a Python of its own, with the probe on PYTHONPATH and an sglang of one target module."""
+    write_module(tmp_path, "sglang.srt.managers.detokenizer_manager", DETOKENIZER)
+    write_module(tmp_path, "sglang.srt.managers.other", "VALUE = 1")
+
+    def start(
+        code: str, *, block: tuple[str, ...] = (), flags: tuple[str, ...] = (), **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        blocked = tmp_path / "blocked"
+        blocked.mkdir(exist_ok=True)
+        for name in block:
+            (blocked / f"{name}.py").write_text(f"raise ImportError('no {name} here', name={name!r})")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SGLANG_PROBE", "PYTHON"))}
+        path = os.pathsep.join(str(entry) for entry in (ROOT, blocked, tmp_path / "site"))
+        given = {"PYTHONPATH": path, "SGLANG_PROBE_DIR": str(tmp_path / "runs"), **environ}
+        script = tmp_path / "script.py"
+        script.write_text(code)
+        return subprocess.run(
+            [sys.executable, *flags, str(script)],
+            env={**kept, **given},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return start
+
+
+def events(tmp_path: Path) -> list[dict[str, Any]]:
+    """Every event that a `run` has left."""
+    files = sorted((tmp_path / "runs").glob("*/*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def reports(tmp_path: Path, path: str) -> list[tuple[str, str | None]]:
+    """State and reason of the target with this path, as often as it was reported."""
+    told = (event["attributes"] for event in events(tmp_path) if event["event"] == "sglang.probe.target")
+    return [(report["state"], report["reason"]) for report in told if report["target"].endswith(f":{path}")]

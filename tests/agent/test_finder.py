@@ -2,64 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-DETOKENIZER = """
-class DetokenizerManager:
-    def __init__(self, server_args=None, port_args=None):
-        self.built = True
-
-def run_detokenizer_process(answer):
-    answer.send(DetokenizerManager().built)
-"""
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    package = tmp_path / "site" / "sglang" / "srt" / "managers"
-    package.mkdir(parents=True)
-    for folder in (package, package.parent, package.parent.parent):
-        (folder / "__init__.py").write_text("")
-    (package / "detokenizer_manager.py").write_text(DETOKENIZER)
-    (package / "other.py").write_text("VALUE = 1")
-
-    def start(code: str, *, block: tuple[str, ...] = (), **environ: str) -> subprocess.CompletedProcess[str]:
-        blocked = tmp_path / "blocked"
-        blocked.mkdir(exist_ok=True)
-        for name in block:
-            (blocked / f"{name}.py").write_text(f"raise ImportError('no {name} here', name={name!r})")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SGLANG_PROBE", "PYTHON"))}
-        path = os.pathsep.join(str(entry) for entry in (ROOT, blocked, tmp_path / "site"))
-        given = {"PYTHONPATH": path, "SGLANG_PROBE_DIR": str(tmp_path / "runs"), **environ}
-        script = tmp_path / "script.py"
-        script.write_text(code)
-        return subprocess.run(
-            [sys.executable, str(script)],
-            env={**kept, **given},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-    return start
-
-
-def events(tmp_path: Path) -> list[dict[str, Any]]:
-    files = sorted((tmp_path / "runs").glob("*/*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
-
+from tests.agent.conftest import Run, events
 
 IMPORT = "from sglang.srt.managers import detokenizer_manager as module\n"
 

@@ -22,9 +22,8 @@ import pytest
 
 from sglang_probe.agent import core
 from sglang_probe.agent.pipeline import dumps
-from sglang_probe.agent.readers import allreduce
-from sglang_probe.agent.targets import Target
 from sglang_probe.agent.writer import Writer
+from sglang_probe.catalogue.targets import Target
 from tests.agent.conftest import MODULE
 
 MakeTarget = Callable[..., Target]
@@ -114,8 +113,7 @@ def test_a_timeout_raised_by_the_hosts_signal_handler_reaches_the_host(
 def test_a_hooked_function_pickles_and_copies_by_its_name(probe: Any, target: MakeTarget) -> None:
     module = ModuleType("picklable_made_up")
     exec("def function(): return 7", vars(module))
-    probe.hook([target("function")], **{k: v for k, v in vars(module).items() if k == "function"})
-    hooked = vars(probe.agent._hooks._applied[0][1])["function"]
+    hooked = probe.hook([target("function")], function=vars(module)["function"]).function
     module.function = hooked  # type: ignore[attr-defined]
     sys.modules[module.__name__] = module
     try:
@@ -139,11 +137,13 @@ def test_a_home_that_became_a_property_is_left_alone(probe: Any, target: MakeTar
 def test_a_warning_with_a_broken_format_is_logged_as_it_would_be(
     probe: Any, target: MakeTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    module = "sglang.srt.distributed.device_communicators.custom_all_reduce"
+    row = {"role": "allreduce.buffers", "reader": "allreduce.FIRST_FAMILY", "module": module}
     hooked = probe.hook(
-        [target("CustomAllreduce.__init__", role="allreduce.buffers", reader=allreduce.FIRST_FAMILY)],
+        [target("CustomAllreduce.__init__", **row)],
         CustomAllreduce=type("CustomAllreduce", (), {"__init__": lambda self, body: body(), "disabled": True}),
     )
-    logger = logging.getLogger("sglang.srt.distributed.device_communicators.custom_all_reduce")
+    logger = logging.getLogger(module)
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     monkeypatch.setattr(handler, "emit", records.append)

@@ -26,7 +26,7 @@ def test_no_folder_of_tests_or_benchmarks_is_a_regular_package(root: Path) -> No
 
 
 def sources(root: Path) -> Iterator[Path]:
-    for room in ("sglang_probe", "sitecustomize", "lanes", "bench", "tests"):
+    for room in ("sglang_probe", "sitecustomize", "lanes", "compat", "bench", "tests"):
         yield from (root / room).rglob("*.py")
 
 

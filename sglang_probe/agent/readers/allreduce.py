@@ -1,8 +1,8 @@
-"""`allreduce.buffers`: what a custom all-reduce asks for, or why it stayed disabled.
+"""`allreduce.buffers`: what a custom all-reduce of the first family asks for, or why it stayed disabled.
 
-Buffers of the first family come from `cudaMalloc` (meta: signals and a temporary, then data: the staging buffer) and
-are shared over CUDA IPC; its rank_data is a torch tensor. The second family makes one allocation in C++ (0.5.14): the
-sizes it was given are visible, its signals and graph parameters are not (null: `asked_bytes` is a lower bound).
+On CUDA its buffers come from `cudaMalloc` (meta: signals and a temporary, then data: the staging buffer) and are shared
+over CUDA IPC; its rank_data is a torch tensor. Up to 0.4.4.post3 another branch takes four (data, tmp_result, two
+barriers). On ROCm `meta` and `buffer` are tensors.
 """
 
 from __future__ import annotations
@@ -13,12 +13,19 @@ from typing import Any
 from sglang_probe.agent.calls import Attributes, Call, Reader, integer, tensor_bytes
 from sglang_probe.agent.readers.dist import group_name
 
-_PACKAGE = "sglang.srt.distributed.device_communicators."
-_LOGGERS = tuple(_PACKAGE + name for name in ("custom_all_reduce", "custom_all_reduce_utils", "custom_all_reduce_v2"))
-_BUFFER_KINDS = ("meta", "data")
+_UTILS = "sglang.srt.distributed.device_communicators.custom_all_reduce_utils"
+_POINTERS = {
+    "meta_ptrs": "meta",
+    "buffer_ptrs": "data",
+    "tmp_result_buffer_ptrs": "tmp_result",
+    "barrier_in_ptrs": "barrier_in",
+    "barrier_out_ptrs": "barrier_out",
+}
+"""Where the constructor keeps the pointers that `create_shared_buffer` returned: the buffer's name, for certain."""
+_TENSORS = {"meta": "meta", "buffer": "data", "rank_data": "rank_data", "rank_data_base": "rank_data"}
 
 
-class _LastWarning(logging.Filter):
+class LastWarning(logging.Filter):
     """Lets every record pass and keeps the last warning: SGLang says only there why it disabled itself."""
 
     def __init__(self) -> None:
@@ -31,61 +38,50 @@ class _LastWarning(logging.Filter):
         return True
 
 
-def _begin(call: Call) -> Attributes:
-    call.notes["listener"] = listener = _LastWarning()
-    for name in _LOGGERS:
+def begin(call: Call) -> Attributes:
+    """Say which class begins, and listen for the reason that it may give."""
+    call.notes["listener"] = listener = LastWarning()
+    for name in _loggers(call):
         logging.getLogger(name).addFilter(listener)
-    return {"class": type(call.instance).__name__, "group": group_name(call)}
+    return {"class": class_of(call), "group": group_name(call)}
 
 
-def _common(call: Call) -> Attributes:
-    listener: _LastWarning | None = call.notes.pop("listener", None)
-    for name in _LOGGERS if listener is not None else ():
+def class_of(call: Call) -> str:
+    """Return the class of the instance, or the name of a function."""
+    return call.target.path.rpartition(".")[2] if call.instance is None else type(call.instance).__name__
+
+
+def _loggers(call: Call) -> tuple[str, ...]:
+    return call.target.module, _UTILS
+
+
+def common(call: Call) -> Attributes:
+    """Return what every class has, and why it disabled itself where it did."""
+    listener: LastWarning | None = call.notes.pop("listener", None)
+    for name in _loggers(call) if listener is not None else ():
         logging.getLogger(name).removeFilter(listener)  # type: ignore[arg-type]
     instance = call.instance
     disabled = getattr(instance, "disabled", None)
     return {
-        "class": type(instance).__name__,
+        "class": class_of(call),
         "group": group_name(call),
         "world_size": integer(getattr(instance, "world_size", None)),
         "group_rank": integer(getattr(instance, "rank", None)),
         "max_size_bytes": integer(getattr(instance, "max_size", None)),
         "disabled": disabled if isinstance(disabled, bool) else None,
-        "disabled_reason": _why_disabled(listener) if disabled is True else None,
+        "disabled_reason": why_disabled(listener) if disabled is True else None,
     }
 
 
-def _why_disabled(listener: _LastWarning | None) -> str:
+def why_disabled(listener: LastWarning | None) -> str:
+    """Return SGLang's own words, where it had any at the level of a warning."""
     if listener is not None and listener.record is not None:
         return listener.record.getMessage()
-    return "SGLang gave no reason: a group of one rank, or its all-reduce kernels are not importable here"
+    return "SGLang warned of nothing: a group of one rank, another platform, or its kernels are not importable here"
 
 
-def _first_family_end(call: Call) -> Attributes:
-    attributes = _common(call)
-    buffers = list(call.notes.get("buffers", []))
-    rank_data = tensor_bytes(getattr(call.instance, "rank_data", None))
-    if rank_data is not None:
-        buffers.append({"kind": "rank_data", "bytes": rank_data})
-    return attributes | _asked(buffers, "ipc")
-
-
-def _second_family_end(call: Call) -> Attributes:
-    attributes = _common(call)
-    instance = call.instance
-    if attributes["disabled"] is not False:
-        return attributes | _asked([], None)
-    push, world = integer(getattr(instance, "max_push_size", None)), attributes["world_size"]
-    buffers: list[dict[str, Any]] = [
-        {"kind": "pull", "bytes": integer(getattr(instance, "max_pull_size", None))},
-        # Every peer has a slot of its own, twice over, so that one all-reduce can begin while the last one is read.
-        {"kind": "push", "bytes": None if push is None or world is None else 2 * world * push},
-        {"kind": "signals_and_graph_params", "bytes": None},
-    ]
-    return attributes | _asked(buffers, "ipc")
-
-
-def _asked(buffers: list[dict[str, Any]], sharing: str | None) -> Attributes:
+def asked(buffers: list[dict[str, Any]], sharing: str | None) -> Attributes:
+    """Return the buffers and their sum, null where no size is known; where one is unknown it is a lower bound."""
     known = [buffer["bytes"] for buffer in buffers if buffer["bytes"] is not None]
     return {
         "buffers": buffers,
@@ -94,26 +90,55 @@ def _asked(buffers: list[dict[str, Any]], sharing: str | None) -> Attributes:
     }
 
 
+def _end(call: Call) -> Attributes:
+    attributes = common(call)
+    instance = call.instance
+    names = {id(value): name for attribute, name in _POINTERS.items() if (value := vars(instance).get(attribute))}
+    buffers = [
+        {"kind": names.get(id(taken.pop("pointers", None)), taken["kind"]), "bytes": taken["bytes"]}
+        for taken in (dict(buffer) for buffer in call.notes.get("buffers", []))
+    ]
+    for attribute, kind in _TENSORS.items():
+        size = tensor_bytes(getattr(instance, attribute, None))
+        if size is not None:
+            buffers.append({"kind": kind, "bytes": size})
+    return attributes | asked(buffers, "ipc")
+
+
 def _shared_buffer_begin(call: Call) -> Attributes:
     owner = call.parent
     built = [] if owner is None else owner.notes.setdefault("buffers", [])
-    kind = _BUFFER_KINDS[len(built)] if len(built) < len(_BUFFER_KINDS) else f"buffer_{len(built)}"
-    asked = integer(call.arguments.get("size_in_bytes"))
-    built.append({"kind": kind, "bytes": asked})
+    size = integer(call.arguments.get("size_in_bytes"))
+    largest = None if owner is None else integer(getattr(owner.instance, "max_size", None))
+    kind = _kind(size, largest, [buffer["kind"] for buffer in built])
+    call.notes["buffer"] = {"kind": kind, "bytes": size}
+    built.append(call.notes["buffer"])
     call.notes["attributes"] = {
         "class": None if owner is None else type(owner.instance).__name__,
         "group": group_name(call),
         "buffer_kind": kind,
-        "asked_bytes": asked,
+        "asked_bytes": size,
         "sharing": "ipc",
     }
     return dict(call.notes["attributes"])
 
 
+def _kind(size: int | None, largest: int | None, before: list[str]) -> str:
+    """Return the name that a buffer's size gives it: meta is data and its signals, a barrier is less than either."""
+    if size is None or largest is None:
+        order = ("meta", "data")
+        return order[len(before)] if len(before) < len(order) else f"buffer_{len(before)}"
+    if size > largest:
+        return "meta"
+    first, second = ("data", "tmp_result") if size == largest else ("barrier_in", "barrier_out")
+    return second if first in before else first
+
+
 def _shared_buffer_end(call: Call) -> Attributes:
+    if call.result is not None:
+        call.notes["buffer"]["pointers"] = call.result
     return dict(call.notes.get("attributes", {}))
 
 
-FIRST_FAMILY = Reader(begin=_begin, end=_first_family_end)
-SECOND_FAMILY = Reader(begin=_begin, end=_second_family_end)
+FIRST_FAMILY = Reader(begin=begin, end=_end)
 SHARED_BUFFER = Reader(begin=_shared_buffer_begin, end=_shared_buffer_end)

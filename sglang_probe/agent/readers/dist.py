@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from sglang_probe.agent.calls import Attributes, Call, Reader, gib_to_bytes, integer, number, text
+from sglang_probe.agent.calls import Attributes, Call, Reader, gib_to_bytes, integer, number, tensor_bytes, text
+
+_MSCCLPP_BUFFERS = ("scratch", "put_buffer", "scratch_buffer", "flag_buffer")
+
+
+def _pre_load(call: Call) -> float | int | None:
+    """Return the pre-load memory in GiB: what the call returned, a field of it, or what it left on the runner."""
+    for found in (call.result, getattr(call.result, "pre_model_load_memory", None)):
+        if number(found) is not None:
+            return number(found)
+    return number(getattr(call.instance, "pre_model_load_memory", None)) if call.error is None else None
 
 
 def _init_end(call: Call) -> Attributes:
-    pre_load = number(call.result)
+    return _what_was_built(call, _pre_load(call))
+
+
+def _runtime_end(call: Call) -> Attributes:
+    return _what_was_built(call, None)
+
+
+def _what_was_built(call: Call, pre_load: float | int | None) -> Attributes:
     world_size = call.notes.get("world_size") or _world_size(call)
     scope = None if world_size is None else "min_over_ranks" if world_size > 1 else "local"
     return {
@@ -65,7 +82,13 @@ def _coordinator_end(call: Call) -> Attributes:
         "group_size": size,
         "group_rank": integer(getattr(group, "rank_in_group", None)),
         "backend": text(call.arguments.get("torch_distributed_backend")),
+        # Also where the class is not SGLang's own (aiter's on ROCm), so that no event of its buffers exists.
+        "custom_allreduce": _class_of(getattr(group, "ca_comm", None)),
     }
+
+
+def _class_of(member: Any) -> str | None:
+    return None if member is None else type(member).__name__
 
 
 def _member_begin(call: Call) -> Attributes:
@@ -73,16 +96,30 @@ def _member_begin(call: Call) -> Attributes:
 
 
 def _member_end(call: Call) -> Attributes:
+    # SGLang leaves `disabled` set outside graph capture; `available` tells whether it was built.
+    available = getattr(call.instance, "available", None)
+    return _member(call, None if available is None else not available)
+
+
+def _mscclpp_end(call: Call) -> Attributes:
+    """What says that it was built has changed twice: a C++ context, tuned configurations, `available`."""
     communicator = call.instance
-    available = getattr(communicator, "available", None)
+    marks = [name for name in ("_context", "best_configs") if getattr(communicator, name, None) is not None]
+    attributes = _member(call, not (marks or hasattr(communicator, "comm")))
+    sizes = [tensor_bytes(getattr(communicator, name, None)) for name in _MSCCLPP_BUFFERS]
+    known = [size for size in sizes if size is not None]
+    return attributes | {"asked_bytes": sum(known) if known else None}
+
+
+def _member(call: Call, disabled: bool | None) -> Attributes:
+    communicator = call.instance
     version = getattr(communicator, "nccl_version", None)
     return {
         "communicator": type(communicator).__name__,
         "group": group_name(call),
         "group_size": integer(getattr(communicator, "world_size", None)),
         "group_rank": integer(getattr(communicator, "rank", None)),
-        # SGLang leaves `disabled` set outside graph capture; `available` tells whether it was built.
-        "disabled": None if available is None else not available,
+        "disabled": disabled,
         "library_version": text(version),
     }
 
@@ -97,6 +134,8 @@ def group_name(call: Call) -> str | None:
 
 
 INIT = Reader(end=_init_end)
+RUNTIME = Reader(end=_runtime_end)
 WORLD = Reader(begin=_world_begin, end=_world_end)
 COORDINATOR = Reader(begin=_coordinator_begin, end=_coordinator_end)
 MEMBER = Reader(begin=_member_begin, end=_member_end)
+MSCCLPP = Reader(begin=_member_begin, end=_mscclpp_end)

@@ -8,28 +8,44 @@ from sglang_probe.agent.calls import Attributes, Call, Reader, number
 
 # The eager runner stands in for a graph runner where graphs are off.
 _NO_GRAPHS = "EagerRunner"
+_USAGE = ("memory_usage_gb", "graph_mem_usage")
 
 
 def _reader(graph: str, *runners: str, usage: str | None = None) -> Reader:
-    """Return the reader of graphs of one kind, whose runner is one of the attributes `runners`."""
+    """Return the reader of graphs of one kind, whose runner is returned, or is one of the attributes `runners`."""
 
     def begin(call: Call) -> Attributes:
         return {"graph": graph}
 
     def end(call: Call) -> Attributes:
-        found = [getattr(call.instance, name, None) for name in runners]
-        runner = next((item for item in found if item is not None), None)
+        runner = _runner(call, runners)
         captured = runner is not None and type(runner).__name__ != _NO_GRAPHS
         return {
             "graph": graph,
             "captured": captured if runners else None,
             "sizes": _sizes(runner) if captured else None,
             "runner_class": None if runner is None else type(runner).__name__,
-            "graph_mem_usage_gib": number(getattr(call.instance, usage, None)) if usage and captured else None,
+            "graph_mem_usage_gib": _usage(call, usage) if captured else None,
             "private_pool_bytes": call.agent.private_pools() if captured else None,
         }
 
     return Reader(begin=begin, end=end)
+
+
+def _runner(call: Call, names: tuple[str, ...]) -> Any:
+    """Return the graph runner: a function's result or a field of it, else what the method left on its instance."""
+    if call.instance is None:
+        return getattr(call.result, "runner", call.result)
+    found = [getattr(call.instance, name, None) for name in names]
+    return next((item for item in found if item is not None), None)
+
+
+def _usage(call: Call, name: str | None) -> float | int | None:
+    """Return SGLang's own figure in GiB: a field of a function's result, else the instance's attribute `name`."""
+    if call.instance is None:
+        figures = (number(getattr(call.result, field, None)) for field in _USAGE)
+        return next((figure for figure in figures if figure is not None), None)
+    return number(getattr(call.instance, name, None)) if name else None
 
 
 def _sizes(runner: Any) -> list[int] | None:
@@ -41,6 +57,26 @@ def _sizes(runner: Any) -> list[int] | None:
 
 
 ALL = _reader("all")
-DECODE = _reader("decode", "decode_cuda_graph_runner", "graph_runner", usage="graph_mem_usage")
+DECODE = _reader("decode", "decode_cuda_graph_runner", "graph_runner", "cuda_graph_runner", usage="graph_mem_usage")
 PREFILL = _reader("prefill", "prefill_cuda_graph_runner", "piecewise_cuda_graph_runner")
 DRAFT = _reader("draft", "cuda_graph_runner", "cuda_graph_runner_for_draft_extend")
+
+
+def _by_era(call: Call) -> Reader:
+    """`init_cuda_graphs` captured the decode graphs itself before there was a method for them."""
+    return ALL if hasattr(call.instance, "init_decode_cuda_graph") else DECODE
+
+
+def _piecewise_end(call: Call) -> Attributes:
+    runner = call.instance
+    return {
+        "graph": "prefill",
+        "captured": True,
+        "sizes": _sizes(runner),
+        "runner_class": type(runner).__name__,
+        "private_pool_bytes": call.agent.private_pools(),
+    }
+
+
+CUDA_GRAPHS = Reader(begin=lambda call: _by_era(call).begin(call), end=lambda call: _by_era(call).end(call))
+PIECEWISE = Reader(begin=PREFILL.begin, end=_piecewise_end)

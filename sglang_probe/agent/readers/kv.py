@@ -1,12 +1,12 @@
 """`kv.profile`: every term of the budget, recomputed in SGLang's own order of float operations.
 
-    slack = pre-load x (1 - mem_fraction_static)
-    rest  = available - slack - deductions            (GiB, floats; the mamba deduction is SGLang's own)
-    0.5.9:  tokens = int(rest x 2^30) // bytes_per_token
-    0.5.14: bytes  = int(rest x 2^30), and a rest <= 0 raises
-Source: SGLang model_runner_kv_cache_mixin.py, 0.5.9 `profile_max_num_token`, 0.5.14 `_profile_available_bytes`.
-
-`available` is observed, never measured: SGLang's measuring function empties torch's cache and runs a collective.
+    slack = pre-load x (1 - mem_fraction_static), or SGLang's floor on it
+    rest  = available - slack - multimodal - mamba    (GiB, floats; the mamba deduction is SGLang's own)
+    up to 0.5.6:    tokens = int(rest x 2^30 // bytes_per_token)
+    0.5.7 - 0.5.10: tokens = int(rest x 2^30) // bytes_per_token
+    from 0.5.11:    bytes  = int(rest x 2^30), and from 0.5.14 a rest <= 0 raises
+Source: SGLang's `profile_max_num_token` and `_profile_available_bytes`; the bodies are listed in `catalogue.formulas`.
+`verified` is true only for a body that is listed there and whose result the terms reproduce to the token or byte.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ from __future__ import annotations
 import re
 
 from sglang_probe.agent.calls import Attributes, Call, Reader, gib_to_bytes, integer, number
-
-GIB = 1 << 30
+from sglang_probe.agent.readers.kv_inline import bytes_per_token, fixed_mamba_gib
+from sglang_probe.agent.readers.kv_terms import GIB, fraction_in_force, slack_of
+from sglang_probe.catalogue.formulas import FORMULAS, WHAT, Formula
+from sglang_probe.events.fingerprint import fingerprint
 
 _PRINTED_MINIMUM = re.compile(r"minimum viable = [^=]*= (-?\d+\.\d+)")
-_FORMULA = {
-    "tokens": "tokens = int((available - pre_load x (1 - mem_fraction_static) - deductions) x 2^30) // bytes_per_token",
-    "bytes": "bytes = int((available - pre_load x (1 - mem_fraction_static) - deductions) x 2^30)",
-}
+_UNITS: dict[Formula, str] = {"tokens-inline": "tokens", "tokens": "tokens"}
 
 
-def _budget(call: Call, unit: str) -> Attributes:
+def _budget(call: Call, home: Formula) -> Attributes:
+    """Return the terms. `home` is the formula that this home has had, for a body that nobody has read yet."""
     notes = call.notes
-    available, fraction = notes.get("available"), number(getattr(call.instance, "mem_fraction_static", None))
+    body = fingerprint(call.wrapped)
+    formula = FORMULAS.get(body or "", home)
+    available, fraction = notes.get("available"), fraction_in_force(call)
     pre_load = number(next(iter(call.arguments.values()), None))  # total_gpu_memory, pre_model_load_memory
-    rest = _rest(available, pre_load, fraction, notes)
+    slack, floored = slack_of(call, available, pre_load, fraction)
+    rest = _rest(available, slack, notes)
     deductions = _deductions(notes)
-    minimum, why = minimum_viable_fraction(available, pre_load, deductions)
+    minimum, why = minimum_viable_fraction(available, pre_load, deductions, floored, notes.get("mamba_is_fixed", False))
     terms: Attributes = {
         "available_bytes": gib_to_bytes(available),
         "available_gib": available,
@@ -39,38 +42,58 @@ def _budget(call: Call, unit: str) -> Attributes:
         "pre_load_gib": pre_load,
         "mem_fraction_static": fraction,
         "static_budget_bytes": None if pre_load is None or fraction is None else gib_to_bytes(pre_load * fraction),
-        "slack_bytes": None if pre_load is None or fraction is None else gib_to_bytes(pre_load * (1 - fraction)),
+        "slack_bytes": gib_to_bytes(slack),
+        "slack_is_floor": floored,
         "deductions": deductions,
         "rest_bytes": None if rest is None else int(rest * GIB),
         "bytes_per_token": notes.get("bytes_per_token"),
         "result": integer(call.result),
-        "result_unit": unit,
-        "formula": _FORMULA[unit],
+        "result_unit": _UNITS.get(formula, "bytes"),
+        "formula": WHAT[formula],
+        "body": body,
         "minimum_viable_fraction": minimum,
         "minimum_viable_fraction_reason": why,
         "minimum_viable_fraction_printed": _printed_minimum(call.error),
     }
-    terms["verified"], terms["verified_reason"] = _verify(call, terms, rest)
+    terms["verified"], terms["verified_reason"] = _verify(call, terms, rest, formula)
     return terms
 
 
-def _rest(available: float | None, pre_load: float | None, fraction: float | None, notes: Attributes) -> float | None:
+def _rest(available: float | None, slack: float | None, notes: Attributes) -> float | None:
+    """Return the rest in GiB, subtracting in SGLang's order: another order rounds differently."""
     if "rest_after_mamba" in notes:
         after: float = notes["rest_after_mamba"]
         return after
-    if available is None or pre_load is None or fraction is None:
+    if available is None or slack is None:
         return None
-    return available - pre_load * (1 - fraction)
+    rest = available - slack
+    for deduction in ("multimodal", "mamba_inline"):
+        if notes.get(deduction) is not None:
+            rest -= notes[deduction]
+    return rest
+
+
+def _rest_before_mamba(terms: Attributes, notes: Attributes) -> float:
+    rest: float = terms["available_gib"] - terms["pre_load_gib"] * (1 - terms["mem_fraction_static"])
+    return rest if notes.get("multimodal") is None else rest - float(notes["multimodal"])
 
 
 def _deductions(notes: Attributes) -> dict[str, int]:
     before, after = notes.get("rest_before_mamba"), notes.get("rest_after_mamba")
-    taken = gib_to_bytes(before - after) if before is not None and after is not None else None
-    return {} if taken is None else {"mamba": taken}
+    taken = {
+        "multimodal": notes.get("multimodal"),
+        "mamba": before - after if before is not None and after is not None else notes.get("mamba_inline"),
+    }
+    in_bytes = {name: gib_to_bytes(gib) for name, gib in taken.items() if gib}
+    return {name: size for name, size in in_bytes.items() if size is not None}
 
 
 def minimum_viable_fraction(
-    available: float | None, pre_load: float | None, deductions: dict[str, int]
+    available: float | None,
+    pre_load: float | None,
+    deductions: dict[str, int],
+    floored: bool = False,
+    mamba_is_fixed: bool = False,
 ) -> tuple[float | None, str | None]:
     """Return 1 - (available - deductions) / pre-load and None, or None and why there is no such number.
 
@@ -78,44 +101,68 @@ def minimum_viable_fraction(
     """
     if not available or not pre_load:
         return None, "available or pre-load memory is not known"
-    if deductions:
-        return None, f"the deduction ({', '.join(deductions)}) depends on the fraction"
-    return 1 - available / pre_load, None
+    if floored:
+        return None, "SGLang's floor on the slack binds: the fraction does not decide"
+    if "mamba" in deductions and not mamba_is_fixed:
+        return None, "the deduction (mamba) depends on the fraction"
+    return 1 - (available - sum(deductions.values()) / GIB) / pre_load, None
 
 
-def _verify(call: Call, terms: Attributes, rest: float | None) -> tuple[bool | None, str | None]:
-    if rest is None:
+def _verify(call: Call, terms: Attributes, rest: float | None, formula: Formula) -> tuple[bool | None, str | None]:
+    if rest is None or terms["available_gib"] is None or terms["mem_fraction_static"] is None:
         missing = [name for name in ("available_gib", "pre_load_gib", "mem_fraction_static") if terms[name] is None]
         return None, f"not captured: {', '.join(missing)}"
-    if call.error is not None:
-        return _verify_raise(terms, rest)
-    result = terms["result"]
+    verdict, reason = _verify_raise(terms, rest) if call.error is not None else _reproduce(call, terms, rest, formula)
+    if verdict and terms["body"] not in FORMULAS:
+        unknown = f"the body of SGLang's function ({terms['body']}) is not a known one"
+        return None, f"the terms reproduce the result, but {unknown}"
+    return verdict, reason
+
+
+def _reproduce(call: Call, terms: Attributes, rest: float, formula: Formula) -> tuple[bool | None, str | None]:
+    result, cell = terms["result"], terms["bytes_per_token"]
+    before, floored = call.notes.get("rest_before_mamba"), terms["slack_is_floor"]
+    if before is not None and not floored and before != _rest_before_mamba(terms, call.notes):
+        return False, f"SGLang had {before} GiB before the mamba deduction, which the terms do not give"
     if result is None:
         return None, "SGLang's function returned no number"
-    expected = int(rest * GIB)
-    if terms["result_unit"] == "tokens":
-        cell = terms["bytes_per_token"]
-        if not cell:
-            return None, "not captured: bytes_per_token"
-        expected //= cell
-    if expected == result:
-        return True, None
-    unit = terms["result_unit"]
-    return False, f"the terms give {expected} {unit}, SGLang returned {result}: its formula has another term"
+    if terms["result_unit"] == "tokens" and not cell:
+        why = call.notes.get("bytes_per_token_reason", "nobody asked for it")
+        return None, f"not captured: bytes_per_token ({why})"
+    if formula == "tokens-inline":
+        computed = int(rest * GIB // cell)
+    else:
+        computed = int(rest * GIB) // (cell if formula == "tokens" else 1)
+    if computed != result:
+        unit = terms["result_unit"]
+        return False, f"the terms give {computed} {unit}, SGLang returned {result}: its formula has another term"
+    return True, None
 
 
 def _verify_raise(terms: Attributes, rest: float) -> tuple[bool | None, str | None]:
-    printed, minimum = terms["minimum_viable_fraction_printed"], terms["minimum_viable_fraction"]
-    if printed is None or minimum is None:
+    printed, available, pre_load = (
+        terms[name] for name in ("minimum_viable_fraction_printed", "available_gib", "pre_load_gib")
+    )
+    if printed is None or not pre_load:
         return None, "SGLang raised instead of returning a number to compare with"
-    if rest <= 0 and f"{minimum:.4f}" == f"{printed:.4f}":
+    said = 1 - available / pre_load  # SGLang's own leaves the deductions out
+    if rest <= 0 and f"{said:.4f}" == f"{printed:.4f}":
         return True, None
-    return False, f"SGLang's message says a minimum of {printed}, the terms give {minimum:.4f}"
+    return False, f"SGLang's message says a minimum of {printed}, the terms give {said:.4f}"
 
 
 def _printed_minimum(error: BaseException | None) -> float | None:
     match = _PRINTED_MINIMUM.search(str(error)) if error is not None else None
     return float(match[1]) if match else None
+
+
+def _end_inline(call: Call) -> Attributes:
+    body = fingerprint(call.wrapped)
+    call.notes["bytes_per_token"], call.notes["bytes_per_token_reason"] = bytes_per_token(call.instance, body)
+    if "rest_after_mamba" not in call.notes:
+        call.notes["mamba_inline"] = fixed_mamba_gib(call.instance)
+        call.notes["mamba_is_fixed"] = True
+    return _share(call, _budget(call, "tokens-inline"))
 
 
 def _end_tokens(call: Call) -> Attributes:
@@ -133,39 +180,6 @@ def _share(call: Call, terms: Attributes) -> Attributes:
     return terms
 
 
-def _observe_available(call: Call) -> Attributes:
-    around = call.parent
-    if around is not None and around.target.role == "kv.profile":
-        around.notes["available"] = number(call.result)
-        around.notes["available_local"] = call.agent.device_free()
-    return {}
-
-
-def _observe_cell(call: Call) -> Attributes:
-    around = call.parent
-    if around is not None and around.target.role == "kv.profile":
-        around.notes["bytes_per_token"] = integer(call.result)
-    return {}
-
-
-def _observe_mamba(call: Call) -> Attributes:
-    around = call.parent
-    if around is not None and around.target.role == "kv.profile" and number(call.result) is not None:
-        around.notes["rest_before_mamba"] = number(call.arguments.get("total_rest_memory"))
-        around.notes["rest_after_mamba"] = number(call.result)
-    return {}
-
-
-def _observe_configurator(call: Call) -> Attributes:
-    around = call.parent
-    if around is not None and around.target.role == "kv.pool":
-        around.notes["bytes_per_token"] = integer(getattr(call.result, "_cell_size", None))
-    return {}
-
-
+PROFILE_INLINE = Reader(end=_end_inline)
 PROFILE_TOKENS = Reader(end=_end_tokens)
 PROFILE_BYTES = Reader(end=_end_bytes)
-AVAILABLE = Reader(end=_observe_available)
-CELL_SIZE = Reader(end=_observe_cell)
-MAMBA = Reader(end=_observe_mamba)
-CONFIGURATOR = Reader(end=_observe_configurator)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from sglang_probe.agent.calls import Attributes, Call, Reader, gib_to_bytes, integer, number, tensor_bytes, text
+from sglang_probe.agent.readers.context import first_integer, published
 
 _KINDS = {
     "ReqToTokenPool": "request",
@@ -15,6 +16,7 @@ _KINDS = {
     "MambaPool": "mamba",
     "SWAKVPool": "SWA",
     "HybridLinearKVPool": "hybrid",
+    "UnifiedKVPool": "unified",
 }
 _BY_NAME = re.compile(r"^(?:NPU)?([A-Za-z0-9]+?)TokenTo(?:KV|KOnly)?Pool")
 
@@ -30,7 +32,8 @@ def _all_begin(call: Call) -> Attributes:
 
 
 def _all_end(call: Call) -> Attributes:
-    runner = call.instance
+    # A configurator returns what a runner keeps.
+    runner = call.instance if hasattr(call.instance, "max_total_num_tokens") or call.result is None else call.result
     profile = call.notes.get("profile", {})
     cell = call.notes.get("bytes_per_token") or profile.get("bytes_per_token")
     return {
@@ -39,12 +42,31 @@ def _all_end(call: Call) -> Attributes:
         "full_max_total_num_tokens": integer(getattr(runner, "full_max_total_num_tokens", None)),
         "swa_max_total_num_tokens": integer(getattr(runner, "swa_max_total_num_tokens", None)),
         "max_running_requests": integer(getattr(runner, "max_running_requests", None)),
-        "max_total_tokens_given": integer(getattr(getattr(runner, "server_args", None), "max_total_tokens", None)),
+        "max_total_tokens_given": _cap(call.instance),
         "bytes_per_token": cell,
         "profiled_tokens": _profiled_tokens(profile, cell),
         "page_size": integer(getattr(runner, "page_size", None)),
         "dtype": text(getattr(runner, "kv_cache_dtype", None)),
+        "post_capture": _post_capture(call.instance),
     }
+
+
+def _cap(owner: Any) -> int | None:
+    """Return --max-total-tokens as it is in force: in the arguments, or in the bag that replaced them (0.5.17 on)."""
+    return first_integer("max_total_tokens", getattr(owner, "server_args", None), published("get_schedule"))
+
+
+def _post_capture(owner: Any) -> bool | None:
+    """Return whether the sizes are addresses alone until graphs are captured (0.5.16 on)."""
+    for holder in (owner, getattr(owner, "kv_cache_configurator", None)):
+        active = getattr(holder, "post_capture_kv_active", None)
+        if isinstance(active, bool):
+            return active
+    return None
+
+
+def _resized_end(call: Call) -> Attributes:
+    return _all_end(call) | {"resized": True}
 
 
 def _profiled_tokens(profile: Attributes, cell: int | None) -> int | None:
@@ -63,6 +85,7 @@ def _common(pool: Any) -> Attributes:
         "dtype": text(getattr(pool, "dtype", None)),
         "page_size": integer(getattr(pool, "page_size", None)),
         "layers": integer(getattr(pool, "layer_num", None)),
+        "pool_id": f"{id(pool):x}",  # a pool that is resized reports itself again
     }
 
 
@@ -94,8 +117,14 @@ def _mamba_end(call: Call) -> Attributes:
     return _common(call.instance) | {"bytes": gib_to_bytes(number(getattr(call.instance, "mem_usage", None)))}
 
 
+def _unified_end(call: Call) -> Attributes:
+    return _common(call.instance) | {"bytes": integer(getattr(call.instance, "total_bytes", None))}
+
+
 ALL = Reader(begin=_all_begin, end=_all_end)
+RESIZED = Reader(begin=_all_begin, end=_resized_end)
 SIZED = Reader(begin=_begin, end=_sized_end)
 UNSIZED = Reader(begin=_begin, end=_unsized_end)
+UNIFIED = Reader(begin=_begin, end=_unified_end)
 REQUEST = Reader(begin=_begin, end=_request_end)
 MAMBA = Reader(begin=_begin, end=_mamba_end)

@@ -5,50 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from sglang_probe.agent.calls import Attributes, Call, Reader, integer
-
-_SIZES = {
-    "dp": ("dp_rank", "dp_size"),
-    "pp": ("pp_rank", "pp_size"),
-    "attn_cp": ("attn_cp_rank", "attn_cp_size"),
-    "moe_dp": ("moe_dp_rank", "moe_dp_size"),
-    "tp": ("tp_rank", "tp_size"),
-    "ep": ("moe_ep_rank", "ep_size"),
-}
+from sglang_probe.agent.readers.context import first_integer, published, read
+from sglang_probe.agent.readers.ranks import rank_of
 
 
 def _begin(call: Call) -> Attributes:
     arguments = call.arguments
     server_args = arguments.get("server_args")
     identity = call.agent.identity
-    gpu_id = integer(arguments.get("gpu_id"))
+    gpu_id = first_integer("gpu_id", arguments, arguments.get("ps"), published("get_device"))
     identity.rank = rank_of(arguments, server_args)
-    identity.use_device(getattr(server_args, "device", None), gpu_id)
+    device = getattr(server_args, "device", None) or read(published("get_device"), "device")
+    identity.use_device(device, gpu_id)
     if call.target.path.startswith("Scheduler."):
         identity.role = "scheduler"
     call.agent.report_server_args(server_args)
-    return {"gpu_id": gpu_id, "nnodes": integer(getattr(server_args, "nnodes", None))}
+    nnodes = first_integer("nnodes", server_args, published("get_parallel"))
+    return {"gpu_id": gpu_id, "nnodes": nnodes}
 
 
 def _end(call: Call) -> Attributes:
     call.agent.report_displaced()
     return {"max_total_num_tokens": integer(getattr(call.instance, "max_total_num_tokens", None))}
-
-
-def rank_of(arguments: dict[str, Any], server_args: Any) -> dict[str, Any]:
-    """Return the envelope's `rank` from the arguments of a scheduler or a model runner and the server's arguments."""
-    rank: dict[str, Any] = {}
-    for name, (rank_key, size_key) in _SIZES.items():
-        part = integer(arguments.get(rank_key))
-        size = integer(getattr(server_args, size_key, None)) or integer(arguments.get(size_key))
-        rank[name] = None if part is None or size is None else {"rank": part, "size": size}
-    tp, pp = rank["tp"], rank["pp"]
-    if tp is not None:
-        stage, stages = (pp["rank"], pp["size"]) if pp is not None else (0, 1)
-        rank["world"] = {"rank": stage * tp["size"] + tp["rank"], "size": stages * tp["size"]}
-    else:
-        rank["world"] = None
-    rank["node"] = integer(getattr(server_args, "node_rank", None))
-    return rank
 
 
 def _role(call: Call) -> Attributes:
