@@ -32,7 +32,9 @@ class Command(NamedTuple):
 
 COMMANDS: tuple[Command, ...] = (
     Command("run", "sglang_probe.cli.run", "start a command with the probe injected"),
+    Command("doctor", "sglang_probe.cli.doctor", "say whether injection would work here, and if not, why"),
     Command("pythonpath", "sglang_probe.cli.pythonpath", "print the directory to put on PYTHONPATH"),
+    Command("targets", "sglang_probe.cli.targets", "print which functions of an SGLang the probe hooks"),
     Command("timeline", "sglang_probe.cli.timeline", "print what every rank's memory was spent on, phase by phase"),
     Command("schema", "sglang_probe.cli.schema", "print the JSON Schema of the events"),
     Command("demo", "sglang_probe.cli.demo", "replay a failing 8-GPU start with fakes, no GPU needed"),
