@@ -1,0 +1,126 @@
+"""Judges of where the events would go, and of the probe's own variables."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from sglang_probe.cli.checks.model import Check, Facts
+from sglang_probe.report.plain import printable
+
+DIRECTORY: Final = "SGLANG_PROBE_DIR"
+DEFAULT: Final = "sglang-probe-runs"
+RUN_ID: Final = "SGLANG_PROBE_RUN_ID"
+OWN: Final = ("SGLANG_PROBE", DIRECTORY, RUN_ID, "SGLANG_PROBE_RUN_MAKER", "SGLANG_PROBE_PYTHON")
+"""The variables that the probe reads."""
+OF_TESTS: Final = frozenset({"SGLANG_PROBE_FAKE_GPUS", "SGLANG_PROBE_LANES", "SGLANG_PROBE_WHEELS"})
+LITTLE_BYTES: Final = 64 << 20
+"""A start of eight ranks writes under 5 MB, and a disk is rarely the probe's alone."""
+
+
+def place_facts(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Look at the directory of runs that a server started here would use; nothing is made or written."""
+    given = environment.get(DIRECTORY) or None
+    facts: dict[str, Any] = {"given": given, "path": None, "exists": None, "nearest": None, "why": None}
+    facts |= {"is_directory": None, "writable": None, "read_only": None, "free_bytes": None, "free_inodes": None}
+    try:
+        facts["path"] = str(Path(given or DEFAULT).absolute())
+        facts |= _nearest(Path(facts["path"]))
+    except (OSError, ValueError) as error:
+        facts["why"] = getattr(error, "strerror", None) or str(error)
+    return facts
+
+
+def _nearest(path: Path) -> dict[str, Any]:
+    """A directory of runs that is there is written in; one that is not is made in the nearest directory that is.
+
+    Raises OSError in the system's words where a name cannot be looked at: too long, or behind a closed directory.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path.stat()
+    nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
+    found = {"exists": nearest == path, "nearest": str(nearest), "is_directory": nearest.is_dir()}
+    if not found["is_directory"]:
+        return found
+    room = os.statvfs(nearest)
+    return {
+        **found,
+        "writable": os.access(nearest, os.W_OK | os.X_OK),
+        "read_only": bool(room.f_flag & os.ST_RDONLY),
+        "free_bytes": room.f_bavail * room.f_frsize,
+        "free_inodes": room.f_favail if room.f_files else None,
+    }
+
+
+def judge_place(facts: Facts) -> Check:
+    """Where events cannot be written, nothing is recorded."""
+    other = f"set {DIRECTORY} to a directory that can be written"
+    path, details = facts["path"], dict(facts)
+    if facts["why"] is not None:
+        where = printable(path or facts["given"] or DEFAULT)
+        return Check("run_directory", "error", f"{where}: {facts['why']}", other, details)
+    shown = printable(path)
+    if not facts["is_directory"]:
+        what = "" if facts["exists"] else f"cannot be made: {printable(facts['nearest'])} "
+        says = f"{shown} {what}is no directory"
+        return Check("run_directory", "error", says, other, details)
+    if facts["read_only"]:
+        return Check("run_directory", "error", f"{shown} lies on a read-only file system", other, details)
+    if not facts["writable"]:
+        what = "cannot be written" if facts["exists"] else f"cannot be made in {printable(facts['nearest'])}"
+        return Check("run_directory", "error", f"{shown} {what} by this user", other, details)
+    free = f"{facts['free_bytes'] / (1 << 30):.1f} GiB free"
+    if facts["free_bytes"] == 0 or facts["free_inodes"] == 0:
+        return Check("run_directory", "error", f"{shown}: the disk is full", f"free some space, or {other}", details)
+    if facts["free_bytes"] < LITTLE_BYTES:
+        left = f"{facts['free_bytes'] >> 20} MiB free"
+        return Check("run_directory", "warning", f"{shown}: only {left}", f"free some space, or {other}", details)
+    if facts["given"] and not Path(facts["given"]).is_absolute():
+        says = f"{shown}, {free}: {DIRECTORY} is relative, to the directory in which the server starts"
+        return Check("run_directory", "warning", says, f"to have one place for all: {DIRECTORY}={shown}", details)
+    return Check("run_directory", "ok", f"{shown}, {free}", None, details)
+
+
+def judge_variables(environment: Mapping[str, str]) -> list[Check]:
+    """Return the switch, the run id, and names that the probe does not read."""
+    return [_switch(environment), *_run_id(environment), *_misspelt(environment)]
+
+
+def _switch(environment: Mapping[str, str]) -> Check:
+    value = environment.get("SGLANG_PROBE")
+    if value == "0":
+        return Check("switch", "error", "SGLANG_PROBE=0 turns the probe off", "unset SGLANG_PROBE")
+    if value is not None and value.strip().lower() in {"false", "off", "no", "", "0"}:
+        says = f"SGLANG_PROBE={value!r} leaves the probe on: only 0 turns it off"
+        return Check("switch", "warning", says, "unset it, or say 0")
+    return Check("switch", "ok", "on: SGLANG_PROBE is not 0")
+
+
+def _run_id(environment: Mapping[str, str]) -> list[Check]:
+    value = environment.get(RUN_ID)
+    if not value:
+        return []
+    if environment.get("SGLANG_PROBE_RUN_MAKER"):
+        says = f"{RUN_ID}={printable(value)} was handed on by a server's process"
+        return [Check("run_id", "warning", says, f"unset {RUN_ID} and SGLANG_PROBE_RUN_MAKER, or use a fresh shell")]
+    says = f"{RUN_ID}={printable(value)}: every server started with it is written into that one run"
+    return [Check("run_id", "ok", says, f"unset {RUN_ID} to have a run per server")]
+
+
+def _misspelt(environment: Mapping[str, str]) -> list[Check]:
+    checks = []
+    for name in sorted(environment):
+        if name in OWN or name in OF_TESTS or not name.startswith(("SGL", "PROBE_")):
+            continue
+        close = difflib.get_close_matches(name, OWN, 1, 0.87)
+        if not close and not name.startswith("SGLANG_PROBE"):
+            continue  # SGLang's own, or somebody else's
+        do = f"did you mean {close[0]}?" if close else f"the probe reads {', '.join(OWN[:3])}"
+        checks.append(
+            Check("variable", "warning", f"{printable(name)} is no variable of the probe", do, {"name": name})
+        )
+    return checks

@@ -1,0 +1,308 @@
+"""The doctor's judges: facts in, checks out; and the words of a command."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sglang_probe.cli.checks import interpreter, packages, place
+from sglang_probe.cli.checks.command import Asked, asked_about, split_flags
+from sglang_probe.cli.checks.model import Check, State
+from sglang_probe.cli.checks.text import checks_text, verdict, works
+from sglang_probe.cli.errors import BadUse
+
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+ASKED = Asked("/opt/python", (), "/", "as given")
+
+
+@pytest.mark.parametrize(
+    ("words", "flags", "program", "is_file"),
+    [
+        ([], [], None, False),
+        (["-I"], ["-I"], None, False),
+        (["-IBm", "sglang.launch_server", "-S"], ["-I", "-B"], "sglang.launch_server", False),
+        (["-Es", "run.py", "-I"], ["-E", "-s"], "run.py", True),
+        (["-Xdev", "-W", "error", "-u", "-c", "x"], ["-X", "dev", "-W", "error", "-u"], "-c", False),
+        (["-cpass"], [], "-c", False),
+        (["-mx"], [], "x", False),
+        (["-i", "-h", "-V", "-S"], ["-S"], None, False),
+        (["--check-hash-based-pycs", "never", "-S"], ["--check-hash-based-pycs", "never", "-S"], None, False),
+        (["--check-hash-based-pycs=never"], ["--check-hash-based-pycs=never"], None, False),
+        (["-", "-I"], [], None, False),
+    ],
+)
+def test_pythons_own_flags_are_told_from_its_programs(
+    words: list[str], flags: list[str], program: str | None, is_file: bool
+) -> None:
+    assert split_flags(words) == (flags, program, is_file)
+
+
+@given(
+    st.lists(
+        st.one_of(st.text(max_size=5), st.sampled_from(["-I", "-m", "-X", "-c", "-W", "x", "--", "-"])), max_size=6
+    )
+)
+def test_any_words_have_flags_or_are_refused(words: list[str]) -> None:
+    try:
+        flags, _, _ = split_flags(words)
+    except BadUse:
+        return
+    it = iter(flags)
+    kept = [flag for flag in it if flag not in {"-X", "-W", "--check-hash-based-pycs"} or next(it) is not None]
+    assert all(flag.startswith("-") and flag[1] not in "mchiV?x" for flag in kept)
+
+
+def test_the_ranges_are_those_of_the_projects_own_requirements() -> None:
+    text = PROJECT.read_text()
+    for name in packages.NEEDED:
+        (required,) = re.findall(rf'^  "({name}[^"]*)",', text, re.MULTILINE)
+        assert required == name + packages._range(name)
+
+
+def test_the_versions_of_python_are_those_of_the_projects_own_metadata() -> None:
+    text = PROJECT.read_text()
+    listed = re.findall(r"Python :: 3\.(\d+)", text)
+
+    assert (3, min(map(int, listed))) == interpreter.OLDEST
+    assert (3, max(map(int, listed))) == interpreter.NEWEST
+
+
+@pytest.mark.parametrize(
+    ("version", "inside"),
+    [
+        ("1.15.9", False),
+        ("1.16", True),
+        ("1.16.0rc1", True),
+        ("2.5.2", True),
+        ("3", False),
+        ("3.0.0.dev1", False),
+        ("1.17.0+local", True),
+        ("", False),
+    ],
+)
+def test_a_version_is_in_wrapts_range_or_not(version: str, inside: bool) -> None:
+    assert packages.in_range(version, *packages.NEEDED["wrapt"]) is inside
+
+
+def facts(**more: Any) -> dict[str, Any]:
+    names = ("ignore_environment", "no_site", "isolated", "no_user_site", "safe_path")
+    me = {"version": [3, 11, 7], "implementation": "cpython", "flags": dict.fromkeys(names, False), "user_site": None}
+    fine = {"error": None, "missing": False, "file": "/x"}
+    versions = {"wrapt": "2.0", "structlog": "25.1", "orjson": None, "nvidia-ml-py": None, "pynvml": None}
+    known = {"interpreter": me, "imports": {"wrapt": fine, "structlog": fine}, "agent": fine, "distributions": versions}
+    return {**known, **more}
+
+
+def packages_of(*, has_gpu: bool = True, **versions: str | None) -> dict[str, Check]:
+    known = facts()
+    known["distributions"] = {**known["distributions"], **versions}
+    return {one.check: one for one in packages.judge_packages(known, ASKED, has_gpu=has_gpu)}
+
+
+def test_a_version_out_of_range_is_a_warning_where_it_can_be_imported() -> None:
+    found = packages_of(wrapt="3.1")
+
+    assert (found["wrapt"].state, found["structlog"].state) == ("warning", "ok")
+    assert "wrapt>=1.16,<3" in found["wrapt"].says
+
+
+def test_an_agent_that_cannot_be_loaded_would_not_work() -> None:
+    broken = facts(agent={"error": "SyntaxError: bad", "missing": False})
+
+    found = {one.check: one.state for one in packages.judge_packages(broken, ASKED, has_gpu=False)}
+
+    assert found["agent"] == "error"
+
+
+@pytest.mark.parametrize(("has_gpu", "state"), [(True, "warning"), (False, "ok")])
+def test_what_nvml_needs_is_missed_only_where_there_is_a_gpu(has_gpu: bool, state: str) -> None:
+    assert packages_of(has_gpu=has_gpu)["nvidia-ml-py"].state == state
+
+
+def test_the_deprecated_shell_is_named_with_what_to_do() -> None:
+    found = packages_of(pynvml="12.0")
+
+    assert found["pynvml"].state == "warning"
+    assert "uninstall pynvml" in (found["pynvml"].do or "")
+    assert "nvidia-ml-py" not in found  # the shell brings the module
+
+
+@pytest.mark.parametrize(
+    ("version", "implementation", "state"),
+    [
+        ([3, 9, 1], "cpython", "error"),
+        ([3, 10, 0], "cpython", "ok"),
+        ([3, 11, 1], "pypy", "warning"),
+        ([3, 99, 0], "cpython", "warning"),
+    ],
+)
+def test_a_python_is_judged_by_its_version_and_kind(version: list[int], implementation: str, state: str) -> None:
+    known = facts()
+    known["interpreter"] |= {"version": version, "implementation": implementation}
+
+    assert interpreter.judge_python(known, ASKED).state == state
+
+
+def bell(**more: Any) -> dict[str, Any]:
+    known = facts(doorbell={"armed": False, "loaded": None, "chained": [], "sitecustomizes": [], "usercustomize": None})
+    known["interpreter"] |= {"pythonpath": "/probe", "executable": "/opt/python"}
+    known["doorbell"] |= more
+    return known
+
+
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [
+        ("Error in sglang-probe; set PYTHONVERBOSE for traceback:\nKeyError: 'x'", "KeyError: 'x'"),
+        ("noise", "no reason was found"),
+    ],
+)
+def test_a_doorbell_that_failed_is_quoted(stderr: str, said: str) -> None:
+    found = interpreter.judge_doorbell(bell(), "/probe", stderr)
+
+    assert found.state == "error"
+    assert said in found.says
+
+
+def test_a_second_hidden_sitecustomize_is_not_run() -> None:
+    known = bell(
+        armed=True, chained=["/a/sitecustomize.py"], sitecustomizes=["/a/sitecustomize.py", "/b/sitecustomize.py"]
+    )
+
+    found = interpreter.judge_sitecustomize(known, "/probe")
+
+    assert "/b/sitecustomize.py: further back, not run" in found.says
+
+
+def test_another_copy_of_the_probe_is_told_from_a_foreign_sitecustomize(tmp_path: Path) -> None:
+    for name, text in (("copy", "import sglang_probe"), ("theirs", "import os")):
+        (tmp_path / name / "sitecustomize").mkdir(parents=True)
+        (tmp_path / name / "sitecustomize" / "__init__.py").write_text(text)
+
+    copy = interpreter.judge_pythonpath({"PYTHONPATH": str(tmp_path / "copy")}, "/probe")
+    theirs = interpreter.judge_pythonpath({"PYTHONPATH": str(tmp_path / "theirs")}, "/probe")
+
+    assert (copy.state, theirs.state) == ("warning", "ok")
+    assert str(tmp_path / "copy") in copy.says
+
+
+ROOM: dict[str, Any] = {
+    "given": "/runs", "path": "/runs", "exists": True, "nearest": "/runs", "why": None, "is_directory": True,
+    "writable": True, "read_only": False, "free_bytes": 1 << 40, "free_inodes": 9,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "said"),
+    [
+        ({}, "ok", "1024.0 GiB free"),
+        ({"writable": False}, "error", "cannot be written by this user"),
+        ({"writable": False, "exists": False, "nearest": "/up"}, "error", "cannot be made in /up"),
+        ({"read_only": True}, "error", "read-only"),
+        ({"free_bytes": 0}, "error", "full"),
+        ({"free_inodes": 0}, "error", "full"),
+        ({"free_inodes": None}, "ok", "free"),
+        ({"free_bytes": 5 << 20}, "warning", "only 5 MiB free"),
+        ({"why": "the current directory is gone", "path": None}, "error", "gone"),
+    ],
+)
+def test_a_place_for_events_is_judged_by_what_can_be_written_there(more: dict[str, Any], state: str, said: str) -> None:
+    found = place.judge_place({**ROOM, **more})
+
+    assert found.state == state
+    assert said in found.says
+    assert found.do or state == "ok"
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40))
+def test_any_directory_can_be_asked_about(given_directory: str) -> None:
+    assert place.judge_place(place.place_facts({"SGLANG_PROBE_DIR": given_directory})).check == "run_directory"
+
+
+def test_a_directory_of_runs_that_is_asked_about_is_not_made(tmp_path: Path) -> None:
+    asked = place.place_facts({"SGLANG_PROBE_DIR": str(tmp_path / "a" / "b")})
+
+    assert (asked["exists"], asked["nearest"]) == (False, str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["SGLANG_PROBE_DIRECTORY", "SGLANG_PROBE_RUNID", "SGLANG_PROBE_X", "SGL_PROBE_DIR"])
+def test_a_name_that_the_probe_does_not_read_is_said(name: str) -> None:
+    found = [one for one in place.judge_variables({name: "x"}) if one.check == "variable"]
+
+    assert [one.facts for one in found] == [{"name": name}]
+
+
+@pytest.mark.parametrize("name", [*place.OWN, "SGLANG_TORCH_PROFILER_DIR", "SGLANG_PORT", "PROBE", "HOME"])
+def test_names_of_the_probe_and_of_others_are_left_in_peace(name: str) -> None:
+    assert [one for one in place.judge_variables({name: "x"}) if one.check == "variable"] == []
+
+
+words_ = st.lists(st.text("abc/x", min_size=1, max_size=30), min_size=1, max_size=12).map(" ".join)
+check_ = st.builds(
+    Check, st.sampled_from(["sglang", "run_directory"]), st.sampled_from(get_args(State)), words_, words_
+)
+
+
+@given(st.lists(check_, max_size=6), st.integers(80, 120))
+def test_the_text_keeps_to_its_width_and_names_what_is_in_the_way(checks: list[Check], width: int) -> None:
+    text = checks_text(checks, width)
+
+    assert all(len(line) <= width for line in text.splitlines())
+    assert works(checks) is not any(check.state == "error" for check in checks)
+    assert ("would not work" in text) is not works(checks)
+
+
+def test_colour_marks_the_state_alone() -> None:
+    checks = [Check("sglang", "error", "none", "install it"), Check("wrapt", "ok", "2.0")]
+
+    plain, coloured = checks_text(checks, 80), checks_text(checks, 80, colour=True)
+
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+    assert coloured.count("\x1b[0m") == len(checks)
+
+
+def test_the_verdict_counts_warnings() -> None:
+    warning = Check("orjson", "warning", "x")
+
+    assert verdict([warning]) == "Injection would work here, with 1 warning."
+    assert verdict([]) == "Injection would work here."
+
+
+LONG = "'''exec' {python} \"$0\" \"$@\"\n' '''"
+"""What pip writes where the path of the interpreter is too long for a first line."""
+
+
+@pytest.mark.parametrize(
+    ("lines", "flags"),
+    [
+        ("#!{python} -sP", ("-s", "-P")),
+        ("#! {python}", ()),
+        ("#!/usr/bin/env {python}", ()),
+        ("#!/usr/bin/env -S {python} -I", ("-I",)),
+        (f"#!/bin/sh\n{LONG}", ()),
+    ],
+)
+def test_a_program_is_traced_to_the_python_of_its_first_line(
+    tmp_path: Path, lines: str, flags: tuple[str, ...]
+) -> None:
+    program = tmp_path / "bin" / "sglang"
+    program.parent.mkdir()
+    program.write_text(lines.format(python=sys.executable) + "\n")
+    program.chmod(0o755)
+
+    asked = asked_about([str(program), "serve", "-I"], tmp_path)
+
+    assert (asked.python, asked.flags, asked.where) == (sys.executable, flags, str(program.parent))
+
+
+def test_without_any_python_on_path_it_is_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert asked_about([], tmp_path).python == sys.executable
