@@ -20,12 +20,12 @@ def kv_of(
     reported = [one for one in samples if one.phase == "kv.pool" and one.worker == worker and one.draft_index == index]
     if not own and not reported:
         return None
-    whole = next((step.attributes for step in reversed(own) if step.detail == "all" and step.state == "ok"), {})
+    whole = _whole(own)
     tokens = integer(whole, "max_total_num_tokens")
     if tokens is None and worker == "target":
         tokens = _served_tokens(steps)
     pools = _leaves(own, reported)
-    limited_by, reason = limit(whole, tokens, worker, _was_profiled(steps, worker, index), stages)
+    limited_by, reason = _limited(whole, tokens, worker, _was_profiled(steps, worker, index), stages)
     return Kv(
         tokens=tokens,
         bytes=_sum([pool.bytes for pool in pools if pool.kind not in _NOT_KV]),
@@ -36,6 +36,23 @@ def kv_of(
         profiled_tokens=integer(whole, "profiled_tokens"),
         max_total_tokens_given=integer(whole, "max_total_tokens_given"),
     )
+
+
+def _whole(steps: Sequence[Step]) -> dict[str, Any]:
+    """Return what the steps around all pools say; a later one, which only resized them, knows less of the budget."""
+    merged: dict[str, Any] = {}
+    for step in steps:
+        if step.detail == "all" and step.state == "ok":
+            merged.update({name: value for name, value in step.attributes.items() if value is not None})
+    return merged
+
+
+def _limited(
+    whole: dict[str, Any], tokens: int | None, worker: str, profiled: bool, stages: int | None
+) -> tuple[str | None, str | None]:
+    if whole.get("resized") and worker == "target":
+        return "post_capture", "sized again from what the graphs left"
+    return limit(whole, tokens, worker, profiled, stages)
 
 
 def limit(
@@ -79,6 +96,8 @@ def _leaves(steps: Sequence[Step], samples: Sequence[Sample]) -> tuple[Pool, ...
     """Return the pools that were built, each byte once: a pool made of pools stands for nothing of its own."""
     built: list[Step | Sample] = [step for step in steps if step.state == "ok" and step.detail != "all"]
     built += samples
+    last = {one.attributes.get("pool_id"): one for one in sorted(built, key=lambda one: one.ts or "")}
+    built = [one for one in built if "pool_id" not in one.attributes or last[one.attributes["pool_id"]] is one]
     containers = {one.parent for one in built}
     built = [one for one in built if one.detail == "request" or one.id is None or one.id not in containers]
     built.sort(key=lambda one: one.ts or "")

@@ -33,6 +33,7 @@ def workers_of(
 def _weights(steps: Sequence[Step], worker: str | None, index: int | None) -> dict[str, Any]:
     """Return what the weights cost, over every load of this worker."""
     loads = [step for step in steps if (step.phase, step.worker, step.draft_index) == ("weights.load", worker, index)]
+    loads = [step for step in loads if step.attributes.get("part") != "lora"]
     own = {load.id for load in loads}
     outer = [step for step in loads if step.parent not in own]
     if not outer:

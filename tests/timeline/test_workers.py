@@ -149,6 +149,32 @@ def _hybrid() -> Writer:
     return writer
 
 
+def test_a_pool_that_is_resized_after_capture_counts_once_with_its_last_size() -> None:
+    launcher, writer = launch([Shape()])
+    writer.worker = "target"
+    writer.sample("kv.pool", pool="SWA", bytes=8 * GIB, pool_id="a")
+    with writer.step("kv.pool", pool="all", max_total_num_tokens=1234, resized=True, bytes_per_token=None):
+        writer.sample("kv.pool", pool="SWA", bytes=2 * GIB, pool_id="a")
+
+    kv = ranks(run_of([launcher, writer]))[0].workers[0].kv
+
+    assert kv is not None
+    assert [2 * GIB] == [pool.bytes for pool in kv.pools if pool.kind == "SWA"]
+    assert (1234, "post_capture", Shape().bytes_per_token) == (kv.tokens, kv.limited_by, kv.bytes_per_token)
+
+
+def test_the_buffers_of_lora_adapters_are_not_the_models_weights() -> None:
+    launcher, writer = launch([Shape(weights=7 * GIB)])
+    writer.worker = "target"
+    with writer.step("weights.load", cost=GIB, part="lora"):
+        pass
+
+    process = ranks(run_of([launcher, writer]))[0]
+
+    assert 7 * GIB == process.workers[0].weights_bytes
+    assert "lora" == process.steps[-1].detail
+
+
 def test_pools_of_unknown_size_make_the_sum_unknown() -> None:
     writer = _hybrid()
     writer.worker = "target"
