@@ -1,6 +1,8 @@
 # make demo         the main job: a real SGLang server on this CPU, with the probe in it, and its timeline
 # make test         every test, against the installed wheel (PYTEST_ARGS='tests/agent -k fork' for some)
-# make test-oldest  the agent's tests with the oldest wrapt and structlog that the package claims to work with
+# make test-wrapt   the agent's tests with every generation of wrapt (`make test-wrapt-2.0` for one)
+# make lanes        build the lanes that are missing (LANES='0.5.9 0.5.14' for some; `make test` runs the same ones)
+# make compatibility every release of SGLang on the package index against the table of homes
 # make lint         ruff, mypy, the arrows between the rooms
 # make bench        what the probe costs
 # Each makes what it needs first, and does nothing twice. The lanes need CPython 3.11: `make demo PYTHON=python3.11`.
@@ -8,8 +10,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BUILD ?= build
-NEEDS ?=
 PYTEST_ARGS ?=
+# The releases whose lanes are built and run: all where it is empty.
+LANES ?=
+export LANES
 DEMO_VERSION ?= 0.5.14
 
 BIN := $(abspath $(VENV))/bin
@@ -17,10 +21,20 @@ OUT := $(abspath $(BUILD))
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # What the wheel holds, and what the tests read beside it.
 PACKAGE := $(shell find sglang_probe sitecustomize -type f -not -name '*.pyc')
-BESIDE := $(wildcard tests lanes bench docs .ci .gitignore Makefile LICENSE pyproject.toml *.md)
+BESIDE := $(wildcard tests lanes bench compat docs .ci .github .gitignore Makefile LICENSE pyproject.toml *.md)
 BESIDE_FILES := $(shell find $(BESIDE) -type f -not -name '*.pyc')
 
-.PHONY: demo test test-oldest lint bench clean
+AGENT_TESTS := tests/agent tests/sitecustomize tests/lanes/test_losses_on_fakes.py
+WRAPTS := 1.16 1.17 2.0 newest pure
+# The oldest structlog goes with the oldest wrapt; `pure` is the newest wrapt without its C extension.
+WRAPT_1.16 := wrapt==1.16.* structlog==23.1.*
+WRAPT_1.17 := wrapt==1.17.* structlog
+WRAPT_2.0 := wrapt==2.0.* structlog
+WRAPT_newest := wrapt structlog
+WRAPT_pure := wrapt structlog
+PURE_pure := WRAPT_DISABLE_EXTENSIONS=1
+
+.PHONY: demo test test-wrapt $(addprefix test-wrapt-,$(WRAPTS)) lanes compatibility lint bench clean
 .DELETE_ON_ERROR:
 .SILENT:
 
@@ -33,9 +47,17 @@ demo: $(VENV)/.wheel
 test: $(BUILD)/tree/.made
 	cd $(OUT)/tree && SGLANG_PROBE_WHEEL=$$(ls $(OUT)/wheel/*.whl) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-oldest:
-	$(MAKE) test VENV=$(BUILD)/oldest/venv BUILD=$(BUILD)/oldest \
-	  NEEDS='wrapt==1.16.0 structlog==23.1.0' PYTEST_ARGS='tests/agent tests/sitecustomize tests/lanes/test_losses_on_fakes.py'
+test-wrapt: $(addprefix test-wrapt-,$(WRAPTS))
+
+$(addprefix test-wrapt-,$(WRAPTS)): test-wrapt-%: $(BUILD)/tree/.made $(BUILD)/wrapt/%/.needs
+	echo "wrapt $*"
+	cd $(OUT)/tree && $(PURE_$*) $(OUT)/wrapt/$*/bin/python -m pytest -q -m 'not lane' $(AGENT_TESTS)
+
+lanes:
+	$(PYTHON) lanes/lane.py build $(LANES) > /dev/null
+
+compatibility: $(VENV)/.wheel
+	$(BIN)/python compat/compat.py
 
 lint: $(VENV)/.wheel
 	failed=0; \
@@ -53,7 +75,14 @@ clean:
 # What the package and its tests need, from pyproject.toml.
 $(VENV)/.needs: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install '.[cli,dev]' $(NEEDS)
+	$(PIP) install '.[cli,dev]'
+	touch $@
+
+# Just what the agent's tests import: its own two, and the readers' two for the ones that look at a timeline.
+$(BUILD)/wrapt/%/.needs: pyproject.toml
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade \
+	  $(WRAPT_$*) 'pytest>=8.2' pytest-randomly hypothesis jsonschema orjson rich msgspec
 	touch $@
 
 # The wheel, installed as a user has it: not editable, so that what is tested is what ships.

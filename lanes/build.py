@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lanes.model import make_model
+from lanes.model import make_models
 from lanes.rows import BASE_PINS, PYTHON, RECIPE, ROWS, STAND_INS, TORCH, Row
 
+PROGRAMS = Path(__file__).parent / "programs"
 STAMP = ".recipe"
 IMPORTS = ("sglang.launch_server", "sglang.srt.model_executor.model_runner", "sglang.srt.entrypoints.http_server")
 
@@ -35,6 +36,12 @@ class Lane:
     version: str
     python: Path
     model: Path
+    """The tiny Llama. The other models and the adapter lie beside it."""
+
+    def spelled(self, words: Iterable[str]) -> list[str]:
+        """Put this lane's `{python}`, `{bin}` and `{models}`, and our `{programs}`, into the words of a command."""
+        places = {"python": self.python, "bin": self.python.parent, "models": self.model.parent, "programs": PROGRAMS}
+        return [word.format(**places) for word in words]
 
 
 def lanes_root() -> Path:
@@ -62,7 +69,7 @@ def build_lane(version: str, root: Path | None = None) -> Lane:
     with building(thin, _hash([base_recipe, repr(row), *_stand_in_texts(row)])) as needed:
         if needed:
             _build_thin(thin, row, base)
-    return Lane(version, thin / "bin" / "python", make_model(root / "tiny"))
+    return Lane(version, thin / "bin" / "python", make_models(root))
 
 
 @contextmanager
@@ -123,7 +130,7 @@ def _run(command: list[str], **variables: str) -> None:
 
 
 def _stand_in_texts(row: Row) -> list[str]:
-    return [path.read_text() for name in row.stand_ins for path in sorted((STAND_INS / name).glob("*.py"))]
+    return [path.read_text() for name in row.stand_ins for path in sorted((STAND_INS / name).rglob("*.py"))]
 
 
 def _hash(parts: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """Real SGLang servers on a machine without a GPU. Needs Python 3.11 and nothing else; see docs/lanes.md.
 
-lane.py build VERSION                  build the lane where it is missing, print its interpreter
-lane.py model                          make the tiny model, print its directory
+lane.py build [VERSION...]             build the lanes that are missing (all of them), print their interpreters
+lane.py model                          make the tiny models, print the first one's directory
 lane.py serve VERSION --tp 2 [-- ...]  start the server, ask it once, stop it (or --keep it), print its answer as JSON
 """
 
@@ -22,7 +22,7 @@ if not __package__:  # run as a file: its own folder is on the path, the checkou
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from lanes.build import LaneError, build_lane, lanes_root
-from lanes.model import make_model
+from lanes.model import make_models
 from lanes.rows import ROWS
 from lanes.server import Server
 
@@ -41,9 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace, extra: list[str]) -> int:
     if arguments.command == "build":
-        print(build_lane(arguments.version).python)
+        for version in arguments.versions or ROWS:
+            print(build_lane(version).python, flush=True)
     elif arguments.command == "model":
-        print(make_model(lanes_root() / "tiny"))
+        print(make_models(lanes_root()))
     else:
         _serve(arguments, extra)
     return 0
@@ -69,11 +70,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="lane.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    build = commands.add_parser("build", help="build the lane where it is missing, print its interpreter")
-    commands.add_parser("model", help="make the tiny model, print its directory")
+    build = commands.add_parser("build", help="build the lanes that are missing, print their interpreters")
+    build.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(ROWS)} (default: all)")
+    commands.add_parser("model", help="make the tiny models, print the first one's directory")
     serve = commands.add_parser("serve", help="start the server, ask it once, stop it; flags of SGLang after --")
-    for command in (build, serve):
-        command.add_argument("version", help=f"one of {', '.join(ROWS)}")
+    serve.add_argument("version", help=f"one of {', '.join(ROWS)}")
     serve.add_argument("--tp", type=int, default=1, metavar="N", help="tensor parallel size (default: 1)")
     serve.add_argument("--port", type=int, metavar="P", help="default: a free one")
     serve.add_argument("--keep", action="store_true", help="do not stop it: serve until Ctrl-C")

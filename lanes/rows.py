@@ -40,6 +40,20 @@ ROWS: Final[dict[str, Row]] = {
     row.version: row
     for row in (
         Row(
+            "0.4.6.post5",
+            why="profile_max_num_token on ModelRunner itself",
+            needs=("transformers==4.51.1",),
+            alone=("triton==3.2.0", "torchao==0.9.0", "compressed-tensors==0.9.4"),
+            stand_ins=("sgl_kernel", "vllm", "intel_extension_for_pytorch"),
+        ),
+        Row(
+            "0.5.2",
+            why="the same on ModelRunner, with other terms; pools that log their size",
+            needs=("transformers==4.56.1",),
+            alone=("torchao==0.9.0",),
+            stand_ins=("sgl_kernel", "vllm"),
+        ),
+        Row(
             "0.5.9",
             why="profile_max_num_token in a mixin, result in tokens",
             needs=("transformers==4.57.1",),

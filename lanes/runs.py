@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from lanes.build import Lane
-from lanes.server import Answer, Server, wait_until
+from lanes.build import Lane, LaneError
+from lanes.server import LAUNCH_SERVER, Answer, Server, wait_until
+from lanes.ways import Way
 
 ROOT: Final = Path(__file__).parents[1]
 PROMPTS: Final = ("Hello", "The memory of a GPU", "0123456789")
 PHASE_WITHIN_S: Final = 120.0
+ENDS_WITHIN_S: Final = 240.0
 COMMAND: Final = "import sys; sys.path.insert(0, {root!r}); from sglang_probe.cli.main import main; sys.exit(main())"
+
+Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Setting:
     pythonpath: tuple[Path, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()
+    command: tuple[str, ...] = LAUNCH_SERVER
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,8 @@ class Run:
     """What is left of a server that is gone."""
 
     pid: int
+    ready_s: float
+    """How long the start took until the server answered; 0 where it never did."""
     answers: tuple[Answer, ...]
     info: Mapping[str, Any]
     stdout: str
@@ -45,9 +54,16 @@ class Run:
         """Every file of the probe."""
         return sorted(self.directory.glob("*/*.jsonl"))
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[Event]:
         """Every event of every file, files in order; raise ValueError for a line that is none."""
         return [json.loads(line) for path in self.files for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def ranks(self) -> list[list[Event]]:
+        """The events of each rank, ranks in no order."""
+        by_process: dict[int, list[Event]] = defaultdict(list)
+        for event in self.events():
+            by_process[event["pid"]].append(event)
+        return [events for events in by_process.values() if any(event["role"] for event in events)]
 
     def said(self) -> list[str]:
         """What the probe said on stderr."""
@@ -56,6 +72,8 @@ class Run:
 
 Served = Callable[[str, int, str], Run]
 """What is left of the server of (version, tensor parallel size, name of a setting)."""
+Walked = Callable[[str, str], Run]
+"""What is left of a start of (version, name of a way), with the probe."""
 
 
 def probe_command(*arguments: str) -> list[str]:
@@ -71,6 +89,24 @@ def serve_once(lane: Lane, tp: int, setting: Setting, folder: Path) -> Run:
         info = server.info()
         server.kill()  # every line is on disk by now, and a graceful stop takes 4 s more
     return _what_is_left(server, runs, answers, info)
+
+
+def walk(lane: Lane, way: Way, setting: Setting, folder: Path) -> Run:
+    """Start SGLang by a way, as far as the way goes on a CPU, and end it; what it leaves lies in `folder`."""
+    command, flags = (tuple(words.split()) for words in (way.command, way.flags))
+    setting = replace(setting, command=command, flags=flags, env={**setting.env, **way.env})
+    if way.until == "served":
+        return serve_once(lane, 1, setting, folder)
+    server, runs = _server(lane, 1, setting, folder)
+    server.start()
+    try:
+        if way.until == "ended":
+            _wait_ended(server)
+        else:
+            _wait_started(server, runs, len(way.ranks))
+    finally:
+        server.kill()
+    return _what_is_left(server, runs, (), {})
 
 
 def kill_in_phase(lane: Lane, tp: int, setting: Setting, folder: Path, phase: str) -> tuple[Run, set[str]]:
@@ -94,12 +130,33 @@ def kill_in_phase(lane: Lane, tp: int, setting: Setting, folder: Path, phase: st
     return _what_is_left(server, runs, (), {}), seen
 
 
+def _wait_ended(server: Server) -> None:
+    if not wait_until(server.ended, ENDS_WITHIN_S):
+        raise LaneError(f"did not end within {ENDS_WITHIN_S:.0f} s\n{server.tail()}")
+    if server.returncode:
+        raise LaneError(f"ended with {server.returncode}\n{server.tail()}")
+
+
+def _wait_started(server: Server, runs: Path, ranks: int) -> None:
+    """Wait until every rank has told that it is up."""
+
+    def up() -> bool:
+        ends = [line for line in _whole_lines(runs) if '"sglang.memory.scheduler.init.end"' in line]
+        return server.ended() or ranks == len(ends)
+
+    if not wait_until(up, ENDS_WITHIN_S):
+        raise LaneError(f"not every rank was up within {ENDS_WITHIN_S:.0f} s\n{server.tail()}")
+
+
 def _server(lane: Lane, tp: int, setting: Setting, folder: Path) -> tuple[Server, Path]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SGLANG_PROBE"))}
     env |= {"SGLANG_PROBE_DIR": str(folder / "runs"), **setting.env}
     if setting.pythonpath:
         env["PYTHONPATH"] = os.pathsep.join(map(str, setting.pythonpath))
-    server = Server(lane, tp=tp, env=env, launcher=setting.launcher, logs=folder / "logs")
+    logs = folder / "logs"
+    server = Server(
+        lane, tp=tp, env=env, launcher=setting.launcher, command=setting.command, extra=setting.flags, logs=logs
+    )
     return server, Path(env["SGLANG_PROBE_DIR"])
 
 
@@ -110,4 +167,4 @@ def _whole_lines(runs: Path) -> set[str]:
 
 def _what_is_left(server: Server, runs: Path, answers: tuple[Answer, ...], info: Mapping[str, Any]) -> Run:
     stdout, stderr = (path.read_text(errors="replace") for path in (server.stdout, server.stderr))
-    return Run(server.pid, answers, info, stdout, stderr, runs)
+    return Run(server.pid, server.ready_s, answers, info, stdout, stderr, runs)

@@ -36,6 +36,7 @@ FLAGS: Final = {
     "--mem-fraction-static": "0.1",  # of the host's memory, per rank: a pool on the CPU is filled with zeros
     "--host": HOST,
 }
+LAUNCH_SERVER: Final = ("{python}", "-m", "sglang.launch_server")
 PORTS: Final = range(10_000, 22_000)
 READY_WITHIN_S: Final = 240.0
 STOP_WITHIN_S: Final = 15.0
@@ -52,7 +53,8 @@ class Answer:
 class Server:
     """`with Server(lane, tp=2, logs=DIR) as server:` starts it, waits until it answers, and stops it, whatever happens.
 
-    `extra` are SGLang's flags and win over ours. `launcher` stands before the command, as in `sglang-probe run --`.
+    `command` may name the lane's `{python}`, `{bin}` and `{models}`, and so may `extra`: SGLang's flags, which win over
+    ours. `launcher` stands before the command, as in `sglang-probe run --`.
     The server is the leader of a process group of its own, and is only ever ended by that group.
     """
 
@@ -64,6 +66,7 @@ class Server:
         tp: int = 1,
         port: int | None = None,
         env: Mapping[str, str] | None = None,
+        command: Sequence[str] = LAUNCH_SERVER,
         extra: Sequence[str] = (),
         launcher: Sequence[str] = (),
     ) -> None:
@@ -71,11 +74,14 @@ class Server:
         self.port = port or free_port()
         self.stdout = logs / "stdout.log"
         self.stderr = logs / "stderr.log"
-        self._command = [*launcher, str(lane.python), "-m", "sglang.launch_server", *self._flags(tp), *extra]
+        self._command = [*launcher, *lane.spelled(command), *self._flags(tp), *lane.spelled(extra)]
         self._env = {**(os.environ if env is None else env), **ENVIRONMENT}
         if tp > 1:
             self._env["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(str(core) for core in range(tp))
         self._process: subprocess.Popen[bytes] | None = None
+        self.ready_s = 0.0
+        """How long the start took until the server answered; 0 where it never did."""
+        self._started = 0.0
 
     def _flags(self, tp: int) -> list[str]:
         flags = FLAGS | {"--model-path": str(self.lane.model), "--port": str(self.port), "--tp": str(tp)}
@@ -98,10 +104,16 @@ class Server:
     def start(self) -> None:
         """Start the server and return at once."""
         self.stdout.parent.mkdir(parents=True, exist_ok=True)
+        self._started = time.monotonic()
         with self.stdout.open("wb") as out, self.stderr.open("wb") as err:
             self._process = subprocess.Popen(
                 self._command, env=self._env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
             )
+
+    @property
+    def returncode(self) -> int | None:
+        """How the main process ended; None while it runs."""
+        return None if self._process is None else self._process.poll()
 
     @property
     def pid(self) -> int:
@@ -127,6 +139,7 @@ class Server:
             raise LaneError(f"SGLang {self.lane.version} was not ready within {within_s:.0f} s\n{self.tail()}")
         if self.ended():
             raise LaneError(f"SGLang {self.lane.version} ended before it answered\n{self.tail()}")
+        self.ready_s = time.monotonic() - self._started
 
     def tail(self, lines: int = 25) -> str:
         """Return the last lines of the server's stderr and where the rest is."""
@@ -136,9 +149,14 @@ class Server:
     def generate(self, prompt: str, new_tokens: int = 16) -> Answer:
         """Return what the model says at temperature 0."""
         sampling = {"max_new_tokens": new_tokens, "temperature": 0, "ignore_eos": True}
-        reply = self._ask("/generate", {"text": prompt, "sampling_params": sampling}, timeout_s=120)
-        answer = json.loads(reply)
-        return Answer(answer["text"], tuple(answer["output_ids"]))
+        asked = {"text": prompt, "sampling_params": sampling, "return_logprob": True}
+        try:
+            answer = json.loads(self._ask("/generate", asked, timeout_s=120))
+        except OSError as error:
+            raise LaneError(f"SGLang {self.lane.version} did not answer: {error}\n{self.tail()}") from error
+        # Here every release says which tokens; 0.4 has no output_ids, and 0.5.2 puts the prompt's among them.
+        tokens = tuple(token for _, token, _ in answer["meta_info"]["output_token_logprobs"])
+        return Answer(answer["text"], tokens)
 
     def info(self) -> dict[str, Any]:
         """Return what the server reports of itself."""

@@ -1,10 +1,15 @@
-"""Real servers, each started once for all tests that look at what it left."""
+"""Real servers, each started once for all tests that look at what it left.
+
+The variable LANES names the releases whose lanes are run, with spaces between them; left out, every lane is.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Hashable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,8 +18,44 @@ import jsonschema
 import pytest
 
 from lanes.build import Lane, LaneError, build_lane
-from lanes.runs import Run, Served, Setting, probe_command, serve_once
+from lanes.runs import Run, Served, Setting, Walked, probe_command, serve_once, walk
+from lanes.ways import WAYS
 from sglang_probe.events.jsonschema import event_schema
+
+TIMEOUT_S = 900
+"""The first test of a lane may build it, and the base of all lanes first."""
+STARTS = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STARTS] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the lanes that LANES does not name; no test of a lane may hang."""
+    chosen = os.environ.get("LANES", "").split()
+    other = [item for item in items if chosen and _version(item) not in (None, *chosen)]
+    if other:
+        config.hook.pytest_deselected(items=other)
+        items[:] = [item for item in items if item not in other]
+    if config.pluginmanager.hasplugin("timeout"):  # the agent's tests run without it too, and start no lane
+        for item in items:
+            if item.get_closest_marker("lane"):
+                item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how long each lane took to come up."""
+    if starts := config.stash[STARTS]:
+        terminalreporter.section("lanes")
+        for line in sorted(starts):
+            terminalreporter.write_line(line)
+
+
+def _version(item: pytest.Item) -> str | None:
+    """The release of a test's lane; None for a test without one."""
+    call = getattr(item, "callspec", None)
+    return call.params.get("version") if call and item.get_closest_marker("lane") else None
 
 
 @pytest.fixture(scope="session")
@@ -40,19 +81,53 @@ def settings(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 @pytest.fixture(scope="session")
 def served(
-    lane: Callable[[str], Lane], settings: dict[str, Setting], tmp_path_factory: pytest.TempPathFactory
+    lane: Callable[[str], Lane],
+    settings: dict[str, Setting],
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
 ) -> Served:
     """Start the server of (version, tp, setting's name) once, ask it, end it; a start that failed fails every test."""
 
+    @_once
+    def run(version: str, tp: int, how: str) -> Run:
+        done = serve_once(lane(version), tp, settings[how], tmp_path_factory.mktemp("server"))
+        pytestconfig.stash[STARTS].append(f"{version:12} --tp {tp} {how}: answered after {done.ready_s:.1f} s")
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def walked(
+    lane: Callable[[str], Lane],
+    settings: dict[str, Setting],
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
+) -> Walked:
+    """Start SGLang of (version, name of a way) once, with the probe; a start that failed fails every test."""
+
+    @_once
+    def run(version: str, way: str) -> Run:
+        begun = time.monotonic()
+        done = walk(lane(version), WAYS[way], settings["probed"], tmp_path_factory.mktemp("way"))
+        pytestconfig.stash[STARTS].append(f"{version:12} {way}: took {time.monotonic() - begun:.1f} s")
+        return done
+
+    return run
+
+
+def _once(start: Callable[..., Run]) -> Callable[..., Run]:
+    """Start once for the same arguments, also where the start failed."""
+
     @cache
-    def once(version: str, tp: int, how: str) -> Run | LaneError:
+    def kept(*asked: Hashable) -> Run | LaneError:
         try:
-            return serve_once(lane(version), tp, settings[how], tmp_path_factory.mktemp("server"))
+            return start(*asked)
         except LaneError as error:
             return error
 
-    def run(version: str, tp: int, how: str) -> Run:
-        result = once(version, tp, how)
+    def run(*asked: Hashable) -> Run:
+        result = kept(*asked)
         if isinstance(result, LaneError):
             raise result
         return result

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import stat
 import subprocess
 import sys
@@ -13,9 +15,11 @@ import pytest
 
 from lanes import server as serving
 from lanes.build import Lane, LaneError, building
-from lanes.model import SPECIAL, make_model
+from lanes.configs import SPECIAL
+from lanes.model import make_model, make_models
 from lanes.rows import ROWS
 from lanes.server import Server, group_members
+from lanes.ways import WAYS
 
 SURVIVOR = """#!/bin/sh
 trap '' TERM
@@ -99,6 +103,27 @@ def test_every_byte_and_every_special_token_has_an_id_of_its_own_in_the_model(tm
     tokenizer = json.loads((make_model(tmp_path) / "tokenizer.json").read_text())
     vocabulary = tokenizer["model"]["vocab"]
     assert list(range(256 + len(SPECIAL))) == sorted(vocabulary.values())
+
+
+@pytest.mark.parametrize("name", ["weighted/model.safetensors", "lora/adapter_model.safetensors"])
+def test_the_tensors_of_a_file_lie_end_to_end_and_fill_it(tmp_path: Path, name: str) -> None:
+    make_models(tmp_path)
+    content = (tmp_path / name).read_bytes()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    tensors = json.loads(content[8:begin]).values()
+    ends = [0, *(tensor["data_offsets"][1] for tensor in tensors)]
+    assert [tensor["data_offsets"][0] for tensor in tensors] == ends[:-1]
+    assert [math.prod(tensor["shape"]) * 2 for tensor in tensors] == [b - a for a, b in itertools.pairwise(ends)]
+    assert ends[-1] == len(content) - begin
+
+
+def test_every_way_goes_by_lanes_and_models_that_there_are(tmp_path: Path) -> None:
+    lane = Lane("0.0", tmp_path / "bin" / "python", make_models(tmp_path / "models"))
+    for way in WAYS.values():
+        assert set(way.lanes) <= set(ROWS)
+        words = lane.spelled([*way.command.split(), *way.flags.split()])
+        models = [Path(word.rpartition("=")[2]) for word in words if str(tmp_path / "models") in word]
+        assert all(model.is_dir() for model in models)
 
 
 def test_a_server_that_ends_before_it_answers_is_told_with_its_last_words(program: Path, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
+from lanes.rows import ROWS
 from lanes.runs import Run, Served
 
-pytestmark = [pytest.mark.lane, pytest.mark.parametrize("version", ["0.5.9", "0.5.14"])]
+pytestmark = [pytest.mark.lane, pytest.mark.parametrize("version", ROWS)]
 at_both_sizes = pytest.mark.parametrize("tp", [1, 2])
 
 

@@ -1,0 +1,1 @@
+"""Holds the layers; see the package's docstring."""

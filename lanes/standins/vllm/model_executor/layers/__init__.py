@@ -1,0 +1,1 @@
+"""The four layers; see the package's docstring."""
