@@ -69,8 +69,13 @@ def common(call: Call) -> Attributes:
         "group_rank": integer(getattr(instance, "rank", None)),
         "max_size_bytes": integer(getattr(instance, "max_size", None)),
         "disabled": disabled if isinstance(disabled, bool) else None,
-        "disabled_reason": why_disabled(listener) if disabled is True else None,
+        "disabled_reason": _reason(call, listener) if disabled is True else None,
     }
+
+
+def _reason(call: Call, listener: LastWarning | None) -> str:
+    """SGLang catches what its constructor raises, and goes on without it."""
+    return why_disabled(listener) if call.error is None else f"{type(call.error).__name__}: {call.error}"
 
 
 def why_disabled(listener: LastWarning | None) -> str:

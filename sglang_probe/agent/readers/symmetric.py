@@ -97,6 +97,7 @@ def _pool_end(call: Call) -> Attributes:
     attributes = common(call) | {"class": "NcclSymmetricMemoryPool"}
     wanted = _enabled(call)
     attributes["disabled"] = None if wanted is None else not wanted
+    attributes["disabled_reason"] = "not asked for (--enable-symm-mem), or a draft's" if wanted is False else None
     size = _prealloc_bytes() if wanted else None
     return attributes | asked([] if size is None else [{"kind": "pool", "bytes": size}], "vmm")
 
