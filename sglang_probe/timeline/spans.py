@@ -224,7 +224,7 @@ def detail_of(role: str | None, attributes: dict[str, Any]) -> str | None:
     words = {
         "dist.communicator": ("communicator", "group"),
         "allreduce.buffers": ("buffer_kind",) if attributes.get("buffer_kind") else ("class",),
-        "weights.load": ("model_class",),
+        "weights.load": ("part",) if attributes.get("part") == "lora" else ("model_class",),
         "kv.pool": ("pool",),
         "attention.init": ("backend",),
         "graph.capture": ("graph",),
