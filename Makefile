@@ -2,7 +2,7 @@
 # make test         every test, against the installed wheel (PYTEST_ARGS='tests/agent -k fork' for some)
 # make test-wrapt   the agent's tests with every generation of wrapt (`make test-wrapt-2.0` for one)
 # make lanes        build the lanes that are missing (LANES='0.5.9 0.5.14' for some; `make test` runs the same ones)
-# make compatibility every release of SGLang on the package index against the table of homes
+# make compatibility every release of SGLang in docs/compatibility.md against the table of homes (the daily job asks the index)
 # make lint         ruff, mypy, the arrows between the rooms
 # make bench        what the probe costs
 # Each makes what it needs first, and does nothing twice. The lanes need CPython 3.11: `make demo PYTHON=python3.11`.
@@ -57,7 +57,7 @@ lanes:
 	$(PYTHON) lanes/lane.py build $(LANES) > /dev/null
 
 compatibility: $(VENV)/.wheel
-	$(BIN)/python compat/compat.py
+	$(BIN)/python compat/compat.py --listed
 
 lint: $(VENV)/.wheel
 	failed=0; \

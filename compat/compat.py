@@ -1,6 +1,7 @@
 """Does the probe know every release of SGLang? Reads a wheel of each, and compares with what is written down.
 
 compat.py          compare; wheels that are missing are downloaded
+compat.py --listed only the releases that are written down: what a change of ours may have broken, whatever is new
 compat.py --write  write docs/compatibility.md and the known bodies as found, then compare
 
 Exit codes: 0 all is as written, 1 something moved, a memory role has no home or nobody has read a release's KV budget,
@@ -34,11 +35,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="compat.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--write", action="store_true", help="write what was found")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--listed", action="store_true", help="leave out what the index has and the page has not")
+    which.add_argument("--write", action="store_true", help="write what was found")
     arguments = parser.parse_args(argv)
     started = time.monotonic()
     try:
-        releases = read_all(versions(), lambda line: print(line, file=sys.stderr, flush=True))
+        named = _written()["releases"] if arguments.listed else versions()
+        releases = read_all(named, lambda line: print(line, file=sys.stderr, flush=True))
         seconds = time.monotonic() - started
         print(f"{len(releases)} releases, {releases[0].version} to {releases[-1].version}, read in {seconds:.0f} s")
         if arguments.write:
@@ -50,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verdict(releases: Sequence[Release]) -> int:
-    written: Bodies = json.loads(BODIES.read_text(encoding="utf-8"))
+    written = _written()
     page = PAGE.read_text(encoding="utf-8")
     moved = list(differences(written, releases))
     moved = moved or page_difference(PAGE.name, page, replaced(page, matrix_text(releases)))
@@ -62,6 +66,11 @@ def _verdict(releases: Sequence[Release]) -> int:
     if moved:
         print(f"read what moved, mend the table where it must follow, then: {sys.executable} compat/compat.py --write")
     return 1
+
+
+def _written() -> Bodies:
+    known: Bodies = json.loads(BODIES.read_text(encoding="utf-8"))
+    return known
 
 
 def _write(releases: Sequence[Release]) -> None:

@@ -51,6 +51,7 @@ def _run(arguments: argparse.Namespace, extra: list[str]) -> int:
 
 
 def _serve(arguments: argparse.Namespace, extra: list[str]) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is ended too
     lane = build_lane(arguments.version)
     logs = arguments.logs or Path(tempfile.mkdtemp(prefix="sglang-lane-"))
     env = dict(os.environ)
