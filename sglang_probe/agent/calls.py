@@ -39,9 +39,14 @@ class Call:
     @cached_property
     def arguments(self) -> dict[str, Any]:
         """The arguments by name, defaults included: releases change their order, so positions mean nothing."""
-        bound = inspect.signature(self.wrapped).bind(*self.args, **self.kwargs)
+        # SGLang's own function is asked, not what wrapt hands over: up to 2.0 that one's signature still has `self`
+        # where the call came through the class (`Runner.method(runner, ...)`, as other tools and plugins call it).
+        function = getattr(self.wrapped, "__func__", self.wrapped)
+        subject = () if self.instance is None else (self.instance,)
+        bound = inspect.signature(function).bind(*subject, *self.args, **self.kwargs)
         bound.apply_defaults()
-        return bound.arguments
+        names = list(bound.arguments)[len(subject) :]
+        return {name: bound.arguments[name] for name in names}
 
     @property
     def subject(self) -> Any:

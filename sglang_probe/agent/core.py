@@ -118,7 +118,8 @@ class Agent:
         call.span_id = f"{next(self._ids):x}"
         if target.role == "graph.capture":
             self._capturing += 1
-        call.before = self.reading(processes=False)
+        # Nothing is collective yet where a rank begins: who holds the device already is asked here, and else at ends.
+        call.before = self.reading(processes=target.role == "scheduler.init")
         self._emit_call(call, "begin", attributes, before=call.before)
         call.began_ns = time.monotonic_ns()  # the span is the call, without our own reading before it
 

@@ -8,8 +8,8 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-from sglang_probe.agent.redact import redact_text
-from sglang_probe.events.names import CUT_MARK, MAX_MESSAGE_BYTES, MAX_STACKTRACE_BYTES
+from sglang_probe.agent.redact import redact_tail, redact_text
+from sglang_probe.events.names import MAX_MESSAGE_BYTES, MAX_STACKTRACE_BYTES
 
 PASSTHROUGH = "sglang_probe_passthrough"
 
@@ -25,8 +25,8 @@ def describe(error: BaseException, local: threading.local) -> dict[str, Any]:
     described = {
         "id": os.urandom(8).hex(),
         "type": _type_name(error),
-        "message": _head(redact_text(_text(error)), MAX_MESSAGE_BYTES),
-        "stacktrace": _tail(redact_text(_stacktrace(error)), MAX_STACKTRACE_BYTES),
+        "message": redact_text(_text(error), MAX_MESSAGE_BYTES),
+        "stacktrace": redact_tail(_stacktrace(error), MAX_STACKTRACE_BYTES),
         "raised_in": raised_in,
     }
     local.exception = (name, described)
@@ -64,15 +64,3 @@ def _raised_in(trace: TracebackType | None) -> str | None:
     module = trace.tb_frame.f_globals.get("__name__", "?")
     name = getattr(code, "co_qualname", code.co_name)  # 3.11 on
     return f"{module}:{name}:{trace.tb_lineno}"
-
-
-def _head(text: str, limit: int) -> str:
-    data = text.encode("utf-8", "replace")
-    return text if len(data) <= limit else data[: limit - len(CUT_MARK)].decode("utf-8", "ignore") + CUT_MARK
-
-
-def _tail(text: str, limit: int) -> str:
-    data = text.encode("utf-8", "replace")
-    if len(data) <= limit:
-        return text
-    return CUT_MARK + data[len(data) - limit + len(CUT_MARK) :].decode("utf-8", "ignore")

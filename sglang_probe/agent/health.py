@@ -42,7 +42,7 @@ class Health:
 
 
 class Guard:
-    """Nothing raises into the host: what is raised inside ends here. Interrupts (no Exceptions) pass."""
+    """Nothing raises into the host: what is raised inside ends here. An interrupt is the host's, and passes."""
 
     def __init__(self, health: Health, source: str) -> None:
         self._health = health
@@ -52,7 +52,7 @@ class Guard:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception) or comes_from_signal_handler(error):
+        if error is None or isinstance(error, KeyboardInterrupt) or comes_from_signal_handler(error):
             return False
         self._health.degrade(self._source, "probe_error", f"{type(error).__name__}: {error}")
         return True

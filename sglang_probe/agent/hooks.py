@@ -152,7 +152,7 @@ class Hooks:
             if self._on:
                 with agent.health.guard("hook"):
                     place.through = place.standing()
-            call = agent.begin(place.target, wrapped, instance, args, kwargs) if self._on else None
+            call = agent.begin(place.target, place.original, instance, args, kwargs) if self._on else None
             try:
                 result = wrapped(*args, **kwargs)
             except BaseException as error:

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from sglang_probe.agent.health import comes_from_signal_handler
+from sglang_probe.agent.host import is_wsl
 from sglang_probe.agent.process import this_process
 from sglang_probe.events.names import DeviceKind, ProcessRole
 
-_FULL_UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+# Before driver 470 a slice was spelled by its card and two numbers: MIG-GPU-<uuid>/1/0.
+_FULL_UUID = re.compile(r"(GPU|MIG|MIG-GPU)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(/\d+/\d+)?", re.IGNORECASE)
 
 
 class Identity:
@@ -26,6 +29,8 @@ class Identity:
         self.index: int | None = None
         self._uuid: str | None = None
         self._name: str | None = None
+        self._traits: list[str] | None = None
+        self._asked = False
         self.renew()
 
     def renew(self) -> None:
@@ -54,28 +59,62 @@ class Identity:
         """Return the device of this rank, or None until SGLang has said which."""
         if self.kind is None and self.index is None:
             return None
-        return {"index": self.index, "uuid": self.uuid, "name": self._name, "kind": self.kind}
+        uuid = self.uuid
+        return {"index": self.index, "uuid": uuid, "name": self._name, "kind": self.kind, "traits": self._traits}
 
     @property
     def uuid(self) -> str | None:
         """The device's UUID in NVML's spelling, as soon as it can be known without initialising CUDA."""
-        if self._uuid is None and self.index is not None and self.kind != "cpu":
-            self._uuid = self._uuid_of_torch() or uuid_of_visible_devices(self.index, os.environ)
+        if not self._asked and self.index is not None and self.kind in ("cuda", "rocm", None):
+            self._ask_torch(self.index)
         return self._uuid
 
     def use_device(self, device: object, index: int | None) -> None:
         """Note which device SGLang uses: `device` is its type (`cuda`, `cpu`, ...), `index` its gpu_id."""
+        before = self.kind, self.index
         self.kind = device_kind(str(device)) if device is not None else self.kind
         self.index = index if index is not None else self.index
+        if (self.kind, self.index) != before:
+            self._uuid, self._name, self._asked = None, None, False
+            self._traits = traits(None, None) if self.kind in ("cpu", "other") else None
 
-    def _uuid_of_torch(self) -> str | None:
+    def _ask_torch(self, index: int) -> None:
+        """Ask torch about the device once CUDA is up in this process: that makes no context. It never raises."""
         torch = sys.modules.get("torch")
-        if torch is None or not torch.cuda.is_initialized():
-            return None
-        properties = torch.cuda.get_device_properties(self.index)
+        spelled_out = uuid_of_visible_devices(index, os.environ)
+        try:
+            if torch is None or not torch.cuda.is_initialized():
+                self._uuid = spelled_out
+                return
+            self._asked = True
+            properties = torch.cuda.get_device_properties(index)
+        except Exception as error:  # a context that an error has poisoned tells nothing
+            if comes_from_signal_handler(error):
+                raise
+            self._uuid = self._uuid or spelled_out
+            return
         self._name = str(properties.name)
-        uuid = str(getattr(properties, "uuid", "") or "")
-        return uuid if not uuid or uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+        self._uuid = _uuid_of(properties, spelled_out)
+        self._traits = traits(self._uuid, properties)
+
+
+def traits(uuid: str | None, properties: Any) -> list[str]:
+    """Return what sets a device's memory apart from that of a card of its own."""
+    found = {
+        "mig": (uuid or "").startswith("MIG-"),
+        "integrated": bool(getattr(properties, "is_integrated", False)),
+        "wsl": is_wsl(),
+    }
+    return [name for name, true in found.items() if true]
+
+
+def _uuid_of(properties: Any, spelled_out: str | None) -> str | None:
+    """Return the UUID in NVML's spelling: torch leaves the prefix out, and only the name tells a slice from a card."""
+    uuid = str(getattr(properties, "uuid", None) or "")
+    is_slice = " MIG " in str(properties.name)
+    if not uuid or (is_slice and (spelled_out or "").startswith("MIG-")):
+        return spelled_out
+    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"{'MIG' if is_slice else 'GPU'}-{uuid}"
 
 
 def device_kind(device: str) -> DeviceKind:

@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 from sglang_probe.agent.health import Health
-from sglang_probe.agent.process import command_name, start_ticks
+from sglang_probe.agent.process import holders
 
 
 class Nvml:
@@ -44,18 +44,12 @@ class Nvml:
             "nvml_free_bytes": int(info.free),
         }
 
-    def processes(self, uuid: str) -> list[dict[str, Any]]:
+    def processes(self, uuid: str) -> dict[str, Any]:
         """Return the compute processes on the device, as NVML lists them; raises what NVML raises."""
         listed = self._library.nvmlDeviceGetComputeRunningProcesses(self._handle(uuid))
-        return [
-            {
-                "pid": int(process.pid),
-                "bytes": None if process.usedGpuMemory is None else int(process.usedGpuMemory),
-                "start_ticks": start_ticks(process.pid),
-                "name": command_name(process.pid),
-            }
-            for process in listed
-        ]
+        sizes = ((int(one.pid), None if one.usedGpuMemory is None else int(one.usedGpuMemory)) for one in listed)
+        kept, left_out = holders(sizes)
+        return {"nvml_processes": kept, "nvml_processes_left_out": left_out}
 
     def forget(self) -> None:
         """In a forked child: never ask again."""

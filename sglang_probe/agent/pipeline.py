@@ -104,7 +104,7 @@ def _cut(value: Any, name: str = "") -> Any:
 
 def _split(fields: MutableMapping[str, Any]) -> list[bytes]:
     """Split an object over the line limit by whole keys of its attributes, two levels deep, into numbered parts."""
-    envelope = {**fields, "attributes": {}, "part": 0, "parts": 0}
+    envelope = _with_room({**fields, "attributes": {}, "part": 0, "parts": 0})
     room = MAX_LINE_BYTES - len(dumps(envelope)) - 16
     parts: list[dict[str, Any]] = [{}]
     used = 0
@@ -117,6 +117,25 @@ def _split(fields: MutableMapping[str, Any]) -> list[bytes]:
         used += size
     count = len(parts)
     return [dumps({**envelope, "attributes": part, "part": i, "parts": count}) for i, part in enumerate(parts, 1)]
+
+
+def _with_room(envelope: dict[str, Any]) -> dict[str, Any]:
+    """Return the envelope with its texts short enough to leave room for an attribute: escapes take up to six bytes."""
+    for limit in (MAX_VALUE_BYTES, MAX_VALUE_BYTES // 4, MAX_VALUE_BYTES // 32):
+        if len(dumps(envelope)) <= MAX_LINE_BYTES - MAX_VALUE_BYTES:
+            break
+        exception = {key: _shortened(text, limit) for key, text in (envelope.get("exception") or {}).items()}
+        envelope |= {"exception": exception or None, "message": _shortened(envelope.get("message"), limit)}
+    return envelope
+
+
+def _shortened(text: Any, limit: int) -> Any:
+    """Return a text with its middle left out where it takes more than `limit` bytes in a line."""
+    size = len(dumps(text))
+    if not isinstance(text, str) or size <= limit:
+        return text
+    half = len(text) * limit // size // 2
+    return f"{text[:half]}{CUT_MARK}{text[len(text) - half :]}"
 
 
 def _leaves(attributes: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:

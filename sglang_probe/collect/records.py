@@ -65,6 +65,15 @@ class NvmlProcess(msgspec.Struct, frozen=True, gc=False):
     bytes: Int64 | None = None
     start_ticks: Int64 | None = None
     name: str | None = None
+    user: str | None = None
+    parent: Int64 | None = None
+
+
+class LeftOut(msgspec.Struct, frozen=True, gc=False):
+    """What a process list that was too long for a line leaves out."""
+
+    count: Int64
+    bytes: Int64
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -83,6 +92,14 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     nvml_processes: tuple[NvmlProcess, ...] | None = None
     host_rss_bytes: Int64 | None = None
     host_available_bytes: Int64 | None = None
+    torch_inactive_split_bytes: Int64 | None = None
+    torch_pinned_bytes: Int64 | None = None
+    host_shm_used_bytes: Int64 | None = None
+    nvml_processes_left_out: LeftOut | None = None
+    amdsmi_total_bytes: Int64 | None = None
+    amdsmi_used_bytes: Int64 | None = None
+    amdsmi_processes: tuple[NvmlProcess, ...] | None = None
+    amdsmi_processes_left_out: LeftOut | None = None
 
 
 class Record(msgspec.Struct, gc=False):

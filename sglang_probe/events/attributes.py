@@ -142,6 +142,8 @@ class KvPool(TypedDict, total=False):
     profiled_tokens: Annotated[int | None, "Tokens the budget alone would allow."]
     post_capture: Annotated[bool | None, "On `all`: these sizes are addresses alone until graphs are captured."]
     resized: Annotated[bool, "On `all`: the final sizes, after graph capture."]
+    reserved_bytes: Annotated[int | None, "Addresses that a pool may grow into after graph capture; `bytes` is backed."]
+    window_pool_id: Annotated[str, "On a hybrid's pool: `pool_id` of its part for the sliding-window layers."]
     pool_id: Annotated[str, "The same for every report of one pool in a process; the last report stands."]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-from sglang_probe.events.names import DeviceKind, Kind, Level, Outcome, ProcessRole, Role, Worker
+from sglang_probe.events.names import DeviceKind, Kind, Level, Outcome, ProcessRole, Role, Trait, Worker
 
 
 class ProcessInfo(TypedDict):
@@ -38,13 +38,22 @@ class Rank(TypedDict):
     node: Annotated[int | None, "--node-rank of this host."]
 
 
-class Device(TypedDict):
+class KnownDevice(TypedDict):
     """The device of this rank."""
 
     index: Annotated[int | None, "SGLang's gpu_id: an index after CUDA_VISIBLE_DEVICES, not NVML's index."]
     uuid: Annotated[str | None, "NVML's spelling, `GPU-...` or `MIG-...`."]
     name: str | None
     kind: Annotated[DeviceKind | None, "On `cpu` the device's memory is the host's."]
+
+
+class Device(KnownDevice, total=False):
+    """The device of this rank."""
+
+    traits: Annotated[
+        list[Trait] | None,
+        "mig: a slice of a card; integrated: its memory is the host's; wsl: the driver is Windows's. Null until known.",
+    ]
 
 
 class Span(TypedDict):
@@ -54,17 +63,31 @@ class Span(TypedDict):
     parent: str | None
 
 
-class NvmlProcess(TypedDict):
+class ListedProcess(TypedDict):
     """One entry of NVML's list of compute processes on this device, as read."""
 
     pid: int
     bytes: Annotated[int | None, "Device memory of that process; null where the driver does not tell."]
     start_ticks: Annotated[int | None, "Start time from /proc, null where the pid is not visible here."]
-    name: Annotated[str | None, "Command name, null where not readable."]
+    name: Annotated[str | None, "Title that it gave itself, else command name; null where not readable."]
 
 
-class Reading(TypedDict):
-    """Memory at one moment. A null has its reason in `degraded`, unless the device's kind has no such thing."""
+class NvmlProcess(ListedProcess, total=False):
+    """One entry of NVML's list of compute processes on this device, as read; from amdsmi's list on ROCm."""
+
+    user: Annotated[str | None, "Owner of /proc/PID: name, or the number where /etc/passwd has none."]
+    parent: Annotated[int | None, "pid of its parent: 1, or a reaper's, once the parent is gone."]
+
+
+class LeftOut(TypedDict):
+    """What a process list that was too long for a line leaves out."""
+
+    count: int
+    bytes: Annotated[int, "Their memory, as far as the driver tells."]
+
+
+class FirstReading(TypedDict):
+    """What a reading has had from the first version of the schema on."""
 
     device_total_bytes: Annotated[int | None, "CUDA's total for the device (mem_get_info)."]
     device_free_bytes: Annotated[int | None, "Free on the device for everybody (mem_get_info)."]
@@ -81,8 +104,26 @@ class Reading(TypedDict):
     host_available_bytes: Annotated[int | None, "MemAvailable of /proc/meminfo."]
 
 
-class Delta(TypedDict):
-    """after - before, key by key; null where either side is. The cost of a phase is -device_free_bytes."""
+class CommonReading(FirstReading, total=False):
+    """What a reading has on every device."""
+
+    torch_inactive_split_bytes: Annotated[int | None, "Free parts of blocks in use: reserved, and of no use to others."]
+    torch_pinned_bytes: Annotated[int | None, "Page-locked host memory of torch's, in use or cached."]
+    host_shm_used_bytes: Annotated[int | None, "Used in /dev/shm by everybody who shares it."]
+    nvml_processes_left_out: Annotated[LeftOut | None, "Null where the list is whole; its largest are kept."]
+
+
+class Reading(CommonReading, total=False):
+    """Memory at one moment. A null has its reason in `degraded`, unless the device's kind has no such thing."""
+
+    amdsmi_total_bytes: Annotated[int, "ROCm only, as the next: the card's memory by AMD's own library."]
+    amdsmi_used_bytes: int
+    amdsmi_processes: list[NvmlProcess]
+    amdsmi_processes_left_out: LeftOut | None
+
+
+class FirstDelta(TypedDict):
+    """What a delta has had from the first version of the schema on."""
 
     device_total_bytes: int | None
     device_free_bytes: int | None
@@ -96,6 +137,14 @@ class Delta(TypedDict):
     nvml_free_bytes: int | None
     host_rss_bytes: int | None
     host_available_bytes: int | None
+
+
+class Delta(FirstDelta, total=False):
+    """after - before, key by key; null where either side is. The cost of a phase is -device_free_bytes."""
+
+    torch_inactive_split_bytes: int | None
+    torch_pinned_bytes: int | None
+    host_shm_used_bytes: int | None
 
 
 class ExceptionInfo(TypedDict):
@@ -155,6 +204,6 @@ class Event(WholeEvent, total=False):
     parts: Annotated[int, "How many lines the object was split into; they share `seq`."]
 
 
-READING_KEYS: tuple[str, ...] = tuple(Reading.__annotations__)
+READING_KEYS: tuple[str, ...] = tuple(CommonReading.__annotations__)
 DELTA_KEYS: tuple[str, ...] = tuple(Delta.__annotations__)
 RANK_KEYS: tuple[str, ...] = ("dp", "pp", "attn_cp", "moe_dp", "tp", "ep")

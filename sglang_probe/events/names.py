@@ -26,6 +26,7 @@ Outcome = Literal["ok", "error"]
 Worker = Literal["target", "draft"]
 ProcessRole = Literal["launcher", "scheduler", "tokenizer", "detokenizer", "dp_controller", "other"]
 DeviceKind = Literal["cuda", "rocm", "cpu", "other"]
+Trait = Literal["mig", "integrated", "wsl"]
 TargetState = Literal["applied", "absent", "nested", "displaced", "failed", "removed"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)

@@ -314,3 +314,39 @@ def test_events_that_a_full_disk_swallowed_are_counted_in_the_file_once_there_is
     runner.outer(inner)
     (event,) = [event for event in probe.events() if event["event"] == "sglang.probe.degraded"]
     assert event["attributes"]["dropped_events"] == len(["begin of the root", "begin inside"])
+
+
+def test_a_call_through_the_class_says_the_same_as_one_through_the_instance(probe: Any, target: MakeTarget) -> None:
+    """As later patches and SGLang's own plugins call it: `before = Runner.load; before(runner, 3, rank=2)`."""
+    told: list[dict[str, Any]] = []
+    reader = Reader(begin=lambda call: told.append(dict(call.arguments)) or {})
+
+    class Runner:
+        def load(self, size: int, rank: int = 0) -> int:
+            return size
+
+        @staticmethod
+        def share(size: int) -> int:
+            return size
+
+    rows = [target("Runner.load", reader=reader), target("Runner.share", reader=reader)]
+    hooked = probe.hook(rows, Runner=Runner).Runner
+    runner = hooked()
+    runner.load(3, rank=2)
+    hooked.load(runner, 3, rank=2)
+    hooked.share(5)
+    runner.share(size=5)
+    assert told == [{"size": 3, "rank": 2}] * 2 + [{"size": 5}] * 2
+
+
+@pytest.mark.parametrize("raised", [SystemExit, GeneratorExit, type("Cancelled", (BaseException,), {})])
+def test_whatever_a_property_of_the_hosts_raises_its_function_is_called(
+    probe: Any, target: MakeTarget, raised: type[BaseException]
+) -> None:
+    def broken(call: Any) -> dict[str, Any]:
+        raise raised("from a property")
+
+    runner = probe.hook([target("Runner.outer", reader=Reader(begin=broken, end=broken))], Runner=fresh()).Runner()
+    assert runner.outer() is not None
+    assert any(event["degraded"] for event in probe.memory())
+

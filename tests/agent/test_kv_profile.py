@@ -139,3 +139,28 @@ def test_the_observed_measurement_is_the_identical_object(probe: Any) -> None:
     module.get_available_gpu_memory = lambda: measured  # type: ignore[attr-defined]
     probe.agent.hook(module)
     assert module.get_available_gpu_memory() is measured
+
+
+def test_a_budget_whose_mamba_deduction_raised_states_no_minimum(probe: Any) -> None:
+    module = mixin(80.0, unit="bytes", mamba=3.0)
+
+    def raising(self: Any, total_rest_memory: float) -> float:
+        raise ValueError("not enough for the state cache")
+
+    module.ModelRunnerKVCacheMixin.handle_max_mamba_cache = raising
+    terms = profile(probe, module, PRE_LOAD)
+    assert (terms["rest_bytes"], terms["minimum_viable_fraction"], terms["verified"]) == (None, None, None)
+    assert "mamba" in terms["minimum_viable_fraction_reason"] and "mamba" in terms["verified_reason"]
+
+
+def test_a_fraction_that_sglangs_message_contradicts_is_not_verified(probe: Any) -> None:
+    module = mixin(AVAILABLE, unit="bytes")
+
+    def raising(self: Any, pre_model_load_memory: float) -> int:
+        vars(module)["get_available_gpu_memory"]("cuda", 0)
+        minimum = 1 - AVAILABLE / pre_model_load_memory
+        raise ValueError(f"under --mem-fraction-static=0.7. (minimum viable = 1 - available/pre = {minimum:.4f})")
+
+    module.ModelRunnerKVCacheMixin._profile_available_bytes = raising
+    terms = profile(probe, module, PRE_LOAD)
+    assert terms["verified"] is False and "0.7" in terms["verified_reason"]

@@ -112,6 +112,19 @@ def test_no_line_is_over_the_limit_whatever_the_attributes(attributes: dict[str,
     assert set(merged(lines.objects())) == set(attributes)
 
 
+@given(text=st.text(st.sampled_from('\x00\n"é\U0001f600a'), min_size=1), times=st.integers(1, 9000))
+def test_no_line_is_over_the_limit_whatever_an_exception_says(text: str, times: int) -> None:
+    lines, said = Lines(), (text * times)[:8000]
+    exception = {"id": "1", "type": "E", "message": said[:2000], "stacktrace": said, "raised_in": said[:100]}
+    processes = [{"pid": 1 << 22, "bytes": 1 << 40, "name": "n" * 64, "user": "u" * 64}] * 64
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "orjson", raising=False)
+        emit(lines, message="m", exception=exception, after={"nvml_processes": processes}, attributes={"a": 1, "b": 2})
+    assert all(len(line) <= MAX_LINE_BYTES for line in lines.lines)
+    assert merged(lines.objects()) == {"a": 1, "b": 2}
+    assert lines.objects()[0]["exception"]["stacktrace"][:1] == said[:1]
+
+
 @given(
     st.recursive(
         st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(st.characters(codec=None))),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -10,60 +12,14 @@ from typing import Any
 
 import pytest
 
+from sglang_probe.agent import host, sources
 from sglang_probe.agent.health import Health
 from sglang_probe.agent.identity import Identity, device_kind, uuid_of_visible_devices
 from sglang_probe.agent.nvml import Nvml
-from sglang_probe.agent.readings import SLOW_SOURCE_NS, Readings, delta
+from sglang_probe.agent.readings import Readings, delta
+from sglang_probe.agent.sources import SLOW_SOURCE_NS
 from sglang_probe.events.envelope import READING_KEYS
-
-UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
-FREE, TOTAL = 130_000_000_000, 150_000_000_000
-
-
-class Cuda:
-    """torch.cuda, as far as the agent may ask it; `asked` keeps what it asked."""
-
-    def __init__(self, contexts: set[int], capturing: bool = False) -> None:
-        self.contexts, self.capturing, self.asked = contexts, capturing, list[str]()
-
-    def is_initialized(self) -> bool:
-        return True
-
-    def is_current_stream_capturing(self) -> bool:
-        return self.capturing
-
-    def mem_get_info(self, index: int) -> tuple[int, int]:
-        self.asked.append("mem_get_info")
-        self.contexts.add(index)  # as CUDA does: asking makes a context
-        return FREE, TOTAL
-
-    def memory_stats_as_nested_dict(self, index: int) -> dict[str, Any]:
-        self.asked.append("memory_stats")
-        return {f"{name}_bytes": {"all": {"current": 10, "peak": 20}} for name in ("allocated", "reserved")}
-
-    def get_device_properties(self, index: int) -> SimpleNamespace:
-        return SimpleNamespace(name="NVIDIA H200", uuid=UUID.removeprefix("GPU-"))
-
-
-class FakeNvml(SimpleNamespace):
-    nvmlMemory_v2 = 2  # noqa: N815  # NVML's own name, as the next four
-
-    def __init__(self) -> None:
-        super().__init__(asked=[])
-
-    def nvmlInit(self) -> None:  # noqa: N802
-        self.asked.append("nvmlInit")
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
-        return uuid
-
-    def nvmlDeviceGetMemoryInfo(self, handle: str, version: int) -> SimpleNamespace:  # noqa: N802
-        assert (handle, version) == (UUID, self.nvmlMemory_v2)
-        return SimpleNamespace(total=TOTAL + 5, reserved=5, used=TOTAL - FREE, free=FREE)
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[SimpleNamespace]:  # noqa: N802
-        self.asked.append("processes")
-        return [SimpleNamespace(pid=1, usedGpuMemory=None)]
+from tests.agent.devices import FREE, TOTAL, UUID, Cuda, FakeNvml
 
 
 @pytest.fixture
@@ -75,10 +31,7 @@ def health() -> Health:
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cuda]:
     def put(contexts: set[int], *, capturing: bool = False, nvml: Any = None) -> Cuda:
         cuda = Cuda(contexts, capturing)
-        core = SimpleNamespace(_cuda_hasPrimaryContext=lambda index: index in cuda.contexts)
-        monkeypatch.setitem(
-            sys.modules, "torch", SimpleNamespace(cuda=cuda, _C=core, version=SimpleNamespace(hip=None))
-        )
+        monkeypatch.setitem(sys.modules, "torch", cuda.as_torch())
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
         return cuda
 
@@ -109,11 +62,9 @@ def test_every_key_of_a_reading_is_there_and_filled(health: Health, install: Any
     install(contexts={0}, nvml=FakeNvml())
     reading = Readings(health, Nvml(health)).read("cuda", 0, UUID, processes=True)
     assert tuple(reading) == READING_KEYS
-    assert [key for key, value in reading.items() if value is None] == []
+    assert [key for key, value in reading.items() if value is None] == ["nvml_processes_left_out"]  # it is whole
     assert (reading["device_free_bytes"], reading["device_total_bytes"]) == (FREE, TOTAL)
-    assert reading["nvml_processes"] == [
-        {"pid": 1, "bytes": None, **{k: reading["nvml_processes"][0][k] for k in ("start_ticks", "name")}}
-    ]
+    assert [(one["pid"], one["bytes"]) for one in reading["nvml_processes"]] == [(1, None)]
     assert reasons(health) == set()
 
 
@@ -154,20 +105,87 @@ def test_a_source_that_fails_leaves_the_others(health: Health, install: Any) -> 
     assert "torch:read_failed" in reasons(health)
 
 
-def test_a_slow_source_is_not_asked_again(health: Health, install: Any) -> None:
-    cuda = install(contexts={0})
+def answer_late(cuda: Cuda) -> None:
+    """Let the allocator's figures take longer than a source may."""
 
     def slow(index: int) -> dict[str, Any]:
         cuda.asked.append("slow")
         time.sleep(SLOW_SOURCE_NS / 1e9 * 1.1)
         return {}
 
-    cuda.memory_stats_as_nested_dict = slow
+    cuda.memory_stats_as_nested_dict = slow  # type: ignore[method-assign]
+
+
+def test_a_slow_source_is_not_asked_again(health: Health, install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = install(contexts={0})
+    answer_late(cuda)
+    monkeypatch.setattr(sources, "cpu_wait_ns", lambda: 0)  # however busy the machine is that runs this
     readings = Readings(health, Nvml(health))
     for _ in range(3):
         readings.read("cuda", 0, None, processes=False)
     assert cuda.asked.count("slow") == 1
     assert "torch_stats:slow_source" in reasons(health)
+
+
+def test_a_source_whose_thread_waited_for_a_cpu_was_not_slow_itself(
+    health: Health, install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = install(contexts={0})
+    answer_late(cuda)
+    waited = itertools.count(step=SLOW_SOURCE_NS)
+    monkeypatch.setattr(sources, "cpu_wait_ns", lambda: next(waited))
+    readings = Readings(health, Nvml(health))
+    for _ in range(2):
+        readings.read("cuda", 0, None, processes=False)
+    assert cuda.asked.count("slow") == 2
+    assert "torch_stats:preempted" in reasons(health)
+
+
+def test_where_nobody_counts_the_wait_for_a_cpu_a_late_source_is_a_slow_one(
+    health: Health, install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_late(install(contexts={0}))
+    monkeypatch.setattr(sources, "cpu_wait_ns", lambda: None)
+    Readings(health, Nvml(health)).read("cuda", 0, None, processes=False)
+    assert "torch_stats:slow_source" in reasons(health)
+
+
+def test_a_thread_that_sleeps_does_not_wait_for_a_cpu_as_one_does_that_has_none() -> None:
+    began = sources.cpu_wait_ns()
+    if began is None:
+        pytest.skip("this kernel does not count it")
+    time.sleep(0.3)
+    after = sources.cpu_wait_ns()
+    assert after is not None and after - began < 0.3e9
+
+
+def test_private_pools_are_those_of_the_device_and_not_walked_while_capturing(health: Health, install: Any) -> None:
+    cuda = install(contexts={0})
+    readings = Readings(health, Nvml(health))
+    assert readings.private_pools(0) == 14
+    assert readings.private_pools(1) is None  # no context of this process there
+    cuda.capturing = True
+    assert readings.private_pools(0) is None
+    assert cuda.asked.count("memory_snapshot") == 1
+
+
+def test_an_older_torch_without_figures_for_pinned_memory_says_so_once(health: Health, install: Any) -> None:
+    cuda = install(contexts={0}, nvml=FakeNvml())
+    cuda.host_memory_stats_as_nested_dict = None
+    readings = Readings(health, Nvml(health))
+    assert readings.read("cuda", 0, UUID, processes=False)["torch_pinned_bytes"] is None
+    assert reasons(health) == {"torch_pinned:not_supported"}
+    readings.read("cuda", 0, UUID, processes=False)
+    assert reasons(health) == set()
+
+
+def test_pinned_memory_is_what_torch_holds_by_either_of_its_names(health: Health, install: Any) -> None:
+    cuda = install(contexts={0}, nvml=FakeNvml())
+    readings = Readings(health, Nvml(health))
+    newer = readings.read("cuda", 0, UUID, processes=False)["torch_pinned_bytes"]
+    older = {"allocated_bytes": {"current": 5}, "reserved_bytes": {"current": 30}}
+    cuda.host_memory_stats_as_nested_dict = lambda: older
+    assert newer == readings.read("cuda", 0, UUID, processes=False)["torch_pinned_bytes"] == 30
 
 
 def test_on_a_cpu_the_devices_memory_is_the_hosts_and_nothing_is_degraded(health: Health) -> None:
@@ -176,6 +194,23 @@ def test_on_a_cpu_the_devices_memory_is_the_hosts_and_nothing_is_degraded(health
     assert reading["device_free_bytes"] == reading["host_available_bytes"]
     assert reading["host_rss_bytes"] > 0
     assert reasons(health) == set()
+
+
+def test_what_dev_shm_holds_is_its_size_less_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def statvfs(path: str) -> SimpleNamespace:
+        asked.append(path)
+        return SimpleNamespace(f_blocks=100, f_bfree=60, f_bavail=50, f_frsize=4096)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    assert (host.memory()["host_shm_used_bytes"], asked) == (40 * 4096, ["/dev/shm"])
+
+    def refuse(path: str) -> SimpleNamespace:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "statvfs", refuse)
+    assert host.memory()["host_shm_used_bytes"] is None
 
 
 def test_a_delta_is_null_where_either_side_is_unknown() -> None:
@@ -191,7 +226,10 @@ def test_a_device_is_named_by_nvmls_spelling_of_its_uuid(install: Any) -> None:
     install(contexts={0})
     identity = Identity("run")
     identity.use_device("cuda", 0)
-    assert identity.fields()["device"] == {"index": 0, "uuid": UUID, "name": "NVIDIA H200", "kind": "cuda"}
+    device = identity.fields()["device"]
+    assert {key: device[key] for key in ("index", "uuid", "name", "kind")} == {
+        "index": 0, "uuid": UUID, "name": "NVIDIA H200", "kind": "cuda"
+    }  # fmt: skip
 
 
 def test_the_device_is_unknown_until_sglang_has_said_it() -> None:

@@ -39,7 +39,23 @@ def test_a_wrong_attribute_of_a_role_is_refused_and_an_unknown_one_is_not() -> N
 
 def test_unknown_memory_is_null_never_zero_by_omission() -> None:
     reading = event_schema()["$defs"]["Reading"]
-    assert set(reading["required"]) == set(envelope.READING_KEYS)
+    assert set(reading["required"]) == set(envelope.FirstReading.__annotations__)
+    assert set(envelope.READING_KEYS) <= set(reading["properties"])
+
+
+def test_what_a_minor_version_adds_to_a_reading_is_optional_and_described() -> None:
+    """Files from before the addition stay valid."""
+    rules = event_schema()["$defs"]
+    before = dict.fromkeys(envelope.FirstReading.__annotations__)
+    known = Draft202012Validator({"$ref": "#/$defs/Reading", "$defs": rules})
+    added = set(envelope.READING_KEYS) - set(before)
+    assert added and known.is_valid(before) and known.is_valid({**before, **dict.fromkeys(added)})
+    assert not known.is_valid({**before, "torch_pinned_bytes": "30"})
+    assert [] == [name for name in added if not rules["Reading"]["properties"][name].get("description")]
+
+
+def test_every_key_of_a_delta_is_one_of_a_reading() -> None:
+    assert set(envelope.DELTA_KEYS) < set(envelope.READING_KEYS)
 
 
 def test_the_schema_survives_json() -> None:

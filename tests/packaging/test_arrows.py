@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 REQUIRED = {"structlog", "wrapt"}
-WHERE_SGLANG_BROUGHT_THEM = {"orjson", "pynvml", "torch"}
+WHERE_SGLANG_BROUGHT_THEM = {"amdsmi", "orjson", "pynvml", "torch"}
 FOR_READERS = "jsonschema"
 """The module of `events` that makes the JSON Schema: never imported inside SGLang, so free to use a library."""
 

@@ -24,6 +24,7 @@ HARMLESS = {
     "torch.cuda.is_initialized",
     "torch._C._cuda_hasPrimaryContext",
     "torch.cuda.mem_get_info",
+    "torch.cuda.host_memory_stats_as_nested_dict",
     "torch.cuda.memory_stats_as_nested_dict",
     "torch.cuda.memory_snapshot",
     "torch.cuda.is_current_stream_capturing",

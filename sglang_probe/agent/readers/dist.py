@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sglang_probe.agent.calls import Attributes, Call, Reader, gib_to_bytes, integer, number, tensor_bytes, text
+from sglang_probe.agent.readers.context import first_integer, published
+from sglang_probe.agent.readers.ranks import rank_of
 
 _MSCCLPP_BUFFERS = ("scratch", "put_buffer", "scratch_buffer", "flag_buffer")
 
@@ -19,6 +21,17 @@ def _pre_load(call: Call) -> float | int | None:
 
 def _init_end(call: Call) -> Attributes:
     return _what_was_built(call, _pre_load(call))
+
+
+def _runtime_begin(call: Call) -> Attributes:
+    """From 0.5.21 on the groups are built before there is a runner: without a scheduler this is where a rank begins."""
+    identity = call.agent.identity
+    if identity.index is None:
+        server_args = call.arguments.get("server_args")
+        identity.rank = identity.rank or rank_of({}, server_args)
+        identity.use_device(call.arguments.get("device"), first_integer("gpu_id", published("get_device")))
+        call.agent.report_server_args(server_args)
+    return {}
 
 
 def _runtime_end(call: Call) -> Attributes:
@@ -134,7 +147,7 @@ def group_name(call: Call) -> str | None:
 
 
 INIT = Reader(end=_init_end)
-RUNTIME = Reader(end=_runtime_end)
+RUNTIME = Reader(begin=_runtime_begin, end=_runtime_end)
 WORLD = Reader(begin=_world_begin, end=_world_end)
 COORDINATOR = Reader(begin=_coordinator_begin, end=_coordinator_end)
 MEMBER = Reader(begin=_member_begin, end=_member_end)

@@ -20,6 +20,8 @@ from sglang_probe.catalogue.formulas import FORMULAS, WHAT, Formula
 from sglang_probe.events.fingerprint import fingerprint
 
 _PRINTED_MINIMUM = re.compile(r"minimum viable = [^=]*= (-?\d+\.\d+)")
+_PRINTED_FRACTION = re.compile(r"--mem-fraction-static=(\d*\.\d+)")
+_MAMBA_RAISED = "SGLang raised while it sized the mamba cache, whose deduction is therefore not known"
 _UNITS: dict[Formula, str] = {"tokens-inline": "tokens", "tokens": "tokens"}
 
 
@@ -34,6 +36,8 @@ def _budget(call: Call, home: Formula) -> Attributes:
     rest = _rest(available, slack, notes)
     deductions = _deductions(notes)
     minimum, why = minimum_viable_fraction(available, pre_load, deductions, floored, notes.get("mamba_is_fixed", False))
+    if notes.get("mamba_raised"):
+        minimum, why = None, _MAMBA_RAISED
     terms: Attributes = {
         "available_bytes": gib_to_bytes(available),
         "available_gib": available,
@@ -61,6 +65,8 @@ def _budget(call: Call, home: Formula) -> Attributes:
 
 def _rest(available: float | None, slack: float | None, notes: Attributes) -> float | None:
     """Return the rest in GiB, subtracting in SGLang's order: another order rounds differently."""
+    if notes.get("mamba_raised"):
+        return None
     if "rest_after_mamba" in notes:
         after: float = notes["rest_after_mamba"]
         return after
@@ -74,7 +80,8 @@ def _rest(available: float | None, slack: float | None, notes: Attributes) -> fl
 
 
 def _rest_before_mamba(terms: Attributes, notes: Attributes) -> float:
-    rest: float = terms["available_gib"] - terms["pre_load_gib"] * (1 - terms["mem_fraction_static"])
+    own: float = terms["pre_load_gib"] * (1 - terms["mem_fraction_static"])
+    rest: float = terms["available_gib"] - (float(notes["slack_floor"]) if terms["slack_is_floor"] else own)
     return rest if notes.get("multimodal") is None else rest - float(notes["multimodal"])
 
 
@@ -109,10 +116,15 @@ def minimum_viable_fraction(
 
 
 def _verify(call: Call, terms: Attributes, rest: float | None, formula: Formula) -> tuple[bool | None, str | None]:
+    if call.notes.get("mamba_raised"):
+        return None, _MAMBA_RAISED
     if rest is None or terms["available_gib"] is None or terms["mem_fraction_static"] is None:
         missing = [name for name in ("available_gib", "pre_load_gib", "mem_fraction_static") if terms[name] is None]
         return None, f"not captured: {', '.join(missing)}"
-    verdict, reason = _verify_raise(terms, rest) if call.error is not None else _reproduce(call, terms, rest, formula)
+    if call.error is not None:
+        verdict, reason = _verify_raise(terms, rest, call.error)
+    else:
+        verdict, reason = _reproduce(call, terms, rest, formula)
     if verdict and terms["body"] not in FORMULAS:
         unknown = f"the body of SGLang's function ({terms['body']}) is not a known one"
         return None, f"the terms reproduce the result, but {unknown}"
@@ -121,8 +133,10 @@ def _verify(call: Call, terms: Attributes, rest: float | None, formula: Formula)
 
 def _reproduce(call: Call, terms: Attributes, rest: float, formula: Formula) -> tuple[bool | None, str | None]:
     result, cell = terms["result"], terms["bytes_per_token"]
-    before, floored = call.notes.get("rest_before_mamba"), terms["slack_is_floor"]
-    if before is not None and not floored and before != _rest_before_mamba(terms, call.notes):
+    before = call.notes.get("rest_before_mamba")
+    if terms["slack_is_floor"] and call.notes.get("slack_floor") is None:
+        return None, "SGLang's floor on the slack is not observable in this release: it is taken from the rest itself"
+    if before is not None and before != _rest_before_mamba(terms, call.notes):
         return False, f"SGLang had {before} GiB before the mamba deduction, which the terms do not give"
     if result is None:
         return None, "SGLang's function returned no number"
@@ -139,12 +153,15 @@ def _reproduce(call: Call, terms: Attributes, rest: float, formula: Formula) -> 
     return True, None
 
 
-def _verify_raise(terms: Attributes, rest: float) -> tuple[bool | None, str | None]:
+def _verify_raise(terms: Attributes, rest: float, error: object) -> tuple[bool | None, str | None]:
     printed, available, pre_load = (
         terms[name] for name in ("minimum_viable_fraction_printed", "available_gib", "pre_load_gib")
     )
     if printed is None or not pre_load:
         return None, "SGLang raised instead of returning a number to compare with"
+    fraction = _PRINTED_FRACTION.search(str(error))
+    if fraction is not None and float(fraction[1]) != terms["mem_fraction_static"]:
+        return False, f"SGLang's message says a fraction of {fraction[1]}, not {terms['mem_fraction_static']}"
     said = 1 - available / pre_load  # SGLang's own leaves the deductions out
     if rest <= 0 and f"{said:.4f}" == f"{printed:.4f}":
         return True, None
@@ -157,8 +174,8 @@ def _printed_minimum(error: BaseException | None) -> float | None:
 
 
 def _end_inline(call: Call) -> Attributes:
-    body = fingerprint(call.wrapped)
-    call.notes["bytes_per_token"], call.notes["bytes_per_token_reason"] = bytes_per_token(call.instance, body)
+    found = bytes_per_token(call.instance, call.target.module, fingerprint(call.wrapped))
+    call.notes["bytes_per_token"], call.notes["bytes_per_token_reason"] = found
     if "rest_after_mamba" not in call.notes:
         call.notes["mamba_inline"] = fixed_mamba_gib(call.instance)
         call.notes["mamba_is_fixed"] = True

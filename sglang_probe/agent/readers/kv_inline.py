@@ -22,9 +22,12 @@ _EVERY_LAYER_WITHOUT_MLA = frozenset({"84055c22f0bf7fb5", "5f0336c51c84c018"})
 """Bodies that take a draft without MLA for a model of all its layers."""
 
 
-def bytes_per_token(runner: Any, body: str | None) -> tuple[int | None, str | None]:
-    """Return the bytes a token takes on this rank, or None and what was missing. `body` is SGLang's, by fingerprint."""
-    module = sys.modules.get(type(runner).__module__)
+def bytes_per_token(runner: Any, home: str, body: str | None) -> tuple[int | None, str | None]:
+    """Return the bytes a token takes on this rank, or None and what was missing.
+
+    `home` is the module whose function computes it, `body` that function's fingerprint.
+    """
+    module = sys.modules.get(home)
     try:
         return _cell(runner, module, body), None
     except (AttributeError, TypeError) as error:

@@ -78,6 +78,7 @@ def _cell(call: Call, notes: Attributes) -> None:
 
 def _mamba(call: Call, notes: Attributes) -> None:
     after = number(call.result)
+    notes["mamba_raised"] = call.error is not None
     if after is not None:
         notes["rest_before_mamba"] = number(call.arguments.get("total_rest_memory"))
         notes["rest_after_mamba"] = after

@@ -98,10 +98,28 @@ def _sized_end(call: Call) -> Attributes:
     """A KV pool: SGLang's own accounting of its buffers, the padding page included."""
     size = call.instance.get_kv_size_bytes()
     k, v = size if isinstance(size, tuple) else (None, None)
-    total = k + v if k is not None and v is not None else size
+    total = number(k + v if k is not None and v is not None else size)
     tokens = integer(call.arguments.get("num_tokens")) if "num_tokens" in call.arguments else None
-    attributes = _common(call.instance) | {"bytes": number(total), "k_bytes": number(k), "v_bytes": number(v)}
+    attributes = _common(call.instance) | {"bytes": total, "k_bytes": number(k), "v_bytes": number(v)}
+    window = getattr(call.instance, "swa_kv_pool", None)
+    if window is not None:  # both halves report themselves, and look alike
+        attributes["window_pool_id"] = f"{id(window):x}"
+    if _is_addresses(call.instance):  # its tensors' sizes are what it may grow to
+        attributes |= _backed(call.instance) | {"reserved_bytes": total, "k_bytes": None, "v_bytes": None}
     return attributes if tokens is None else attributes | {"tokens": tokens}
+
+
+def _is_addresses(pool: Any) -> bool:
+    return getattr(pool, "post_capture_active", False) is True
+
+
+def _backed(pool: Any) -> Attributes:
+    return {"bytes": number(getattr(pool, "post_capture_backed_bytes", None))}
+
+
+def _backed_end(call: Call) -> Attributes:
+    tokens = integer(next(iter(call.arguments.values()), None))  # final_num_tokens
+    return _common(call.instance) | _backed(call.instance) | {"tokens": tokens}
 
 
 def _unsized_end(call: Call) -> Attributes:
@@ -118,13 +136,19 @@ def _mamba_end(call: Call) -> Attributes:
 
 
 def _unified_end(call: Call) -> Attributes:
-    return _common(call.instance) | {"bytes": integer(getattr(call.instance, "total_bytes", None))}
+    total = integer(getattr(call.instance, "total_bytes", None))
+    attributes = _common(call.instance) | {"bytes": total}
+    if _is_addresses(call.instance):
+        owner = getattr(call.instance, "_post_capture_owner", None)
+        attributes |= {"bytes": integer(getattr(owner, "backed_bytes", None)), "reserved_bytes": total}
+    return attributes
 
 
 ALL = Reader(begin=_all_begin, end=_all_end)
 RESIZED = Reader(begin=_all_begin, end=_resized_end)
 SIZED = Reader(begin=_begin, end=_sized_end)
 UNSIZED = Reader(begin=_begin, end=_unsized_end)
+BACKED = Reader(begin=_begin, end=_backed_end)
 UNIFIED = Reader(begin=_begin, end=_unified_end)
 REQUEST = Reader(begin=_begin, end=_request_end)
 MAMBA = Reader(begin=_begin, end=_mamba_end)

@@ -27,9 +27,8 @@ def rank_of(arguments: Mapping[str, Any], server_args: Any) -> dict[str, Any]:
     rank: dict[str, Any] = {"dp": _replica(sources, server_args)}
     for name, (rank_key, size_keys) in _SIZES.items():
         part = first_integer(rank_key, *sources)
-        sizes = (first_integer(key, server_args, *sources) for key in size_keys)
-        size = next((size for size in sizes if size), None)
-        rank[name] = None if part is None or size is None else {"rank": part, "size": size}
+        sizes = [first_integer(key, source) for source in (*sources, server_args) for key in size_keys]
+        rank[name] = _part(part, sizes)
     tp, pp = rank["tp"], rank["pp"]
     if tp is not None:
         stage, stages = (pp["rank"], pp["size"]) if pp is not None else (0, 1)
@@ -43,9 +42,17 @@ def rank_of(arguments: Mapping[str, Any], server_args: Any) -> dict[str, Any]:
 def _replica(sources: tuple[Any, ...], server_args: Any) -> dict[str, int] | None:
     """Return the data-parallel rank; where the groups of DP attention are counted apart (0.5.16 on), theirs."""
     attention = first_integer("attn_dp_size", *sources)
-    if attention is not None and attention > 1:
-        part = first_integer("attn_dp_rank", *sources)
-        return None if part is None else {"rank": part, "size": attention}
-    part = first_integer("dp_rank", *sources)
-    size = first_integer("dp_size", server_args, *sources)
-    return None if part is None or not size else {"rank": part, "size": size}
+    part = first_integer("attn_dp_rank", *sources) if attention is not None and attention > 1 else None
+    if part is None:  # in 0.5.20 the scheduler is given it before the context has it
+        part = first_integer("dp_rank", *sources)
+    sizes = [first_integer(name, source) for name in ("attn_dp_size", "dp_size") for source in (*sources, server_args)]
+    return _part(part, sizes)
+
+
+def _part(part: int | None, sizes: list[int | None]) -> dict[str, int] | None:
+    """Return a rank with the first size that it can be of.
+
+    What is published comes before the server's arguments: from 0.5.19 on these hold what was given, not what holds.
+    """
+    size = next((size for size in sizes if size is not None and part is not None and 0 <= part < size), None)
+    return None if part is None or size is None else {"rank": part, "size": size}

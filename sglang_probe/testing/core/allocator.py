@@ -39,6 +39,12 @@ class Segment:
     graph_pool: bool
     used: int = 0
 
+    @property
+    def split_off(self) -> int:
+        """Bytes of a free block that was split off one in use; torch splits no large one for 1 MiB or less."""
+        rest = self.size - self.used
+        return rest if self.used and (self.small or rest > SMALL_REQUEST) else 0
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -120,6 +126,7 @@ class CachingAllocator:
             "allocated_bytes": {"all": vars(self.allocated).copy()},
             "active_bytes": {"all": vars(self.allocated).copy()},
             "reserved_bytes": {"all": vars(self.reserved).copy()},
+            "inactive_split_bytes": {"all": {"current": sum(one.split_off for one in self._segments)}},
             "segment": {"all": {"current": len(self._segments)}},
             "num_alloc_retries": self.retries,
             "num_ooms": self.ooms,

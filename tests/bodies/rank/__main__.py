@@ -90,10 +90,10 @@ def _tell_agent() -> None:
 
     A busy machine that runs these tests must not make the agent give up a source of readings for being slow.
     """
-    from sglang_probe.agent import readings
+    from sglang_probe.agent import sources
     from sglang_probe.agent.core import agent
 
-    readings.SLOW_SOURCE_NS = 1 << 62
+    sources.SLOW_SOURCE_NS = 1 << 62
     agent().identity.use_device("cuda", cuda().current)
 
 
