@@ -1,4 +1,4 @@
-"""The block of one rank: its steps, its budgets, how it ended."""
+"""The block of one rank: its steps, its budgets, what its memory is spent on, how it ended."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.text import Text
 
 from sglang_probe.report.budget import budget_lines
 from sglang_probe.report.layout import block, paragraph
+from sglang_probe.report.ledger import ledger_lines, pre_load_lines
 from sglang_probe.report.outcome import process_name
 from sglang_probe.report.plain import UNKNOWN, exception_type, gib, listed, printable
 from sglang_probe.report.steps import Layout, step_name, steps_table
@@ -28,7 +29,9 @@ def rank_block(process: Process, width: int, layout: Layout | None = None) -> li
     for note in [*_unknowns(process), *_turned_off(process)]:
         parts += paragraph(note, width, INDENT, INDENT * 2)
     alone = process.rank is not None and process.rank.world is not None and process.rank.world.size == 1
-    sections = [_worker(worker, width, alone) for worker in process.workers]
+    sections = [pre_load_lines(process, width, INDENT)]
+    sections += [_worker(worker, width, alone) for worker in process.workers]
+    sections += [ledger_lines(process, width, INDENT)]
     sections += [failure_lines(failure, width) for failure in failures(process.steps)]
     sections += [paragraph(ending, width, hanging=INDENT, style="bold") for ending in _endings(process)]
     for section in filter(None, sections):

@@ -21,6 +21,7 @@ class Actor(msgspec.Struct, eq=False):
     label: str | None
     drafts: list[Draft]
     alive: bool | None
+    pid_namespace: str | None = None
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ from sglang_probe.timeline.later import later_of
 from sglang_probe.timeline.liveness import ProcessId, is_alive
 from sglang_probe.timeline.model import Health, Missing, Process, Provenance, Run, Skew, Timeline
 from sglang_probe.timeline.outcome import Verdict, verdict
-from sglang_probe.timeline.process import process_of, reading_order
+from sglang_probe.timeline.process import mates_of, owner_of, process_of, reading_order
 from sglang_probe.timeline.provenance import account_of, provenance_of
 from sglang_probe.timeline.spans import drafts_of
 from sglang_probe.timeline.states import settle
@@ -69,8 +69,11 @@ def _run(run: CollectedRun, alive: Alive, unread: int) -> Run:
     decided = verdict(own, worlds, unplaced, errors, run.clock)
     settle(actors, decided, run.clock)
     missing = missing_of(worlds, own, _expected_world(provenance))
-    pairs = zip(actors, accounts, strict=True)
-    processes = tuple(process_of(actor, account, provenance.given) for actor, account in pairs)
+    mates = mates_of(actors)
+    processes = tuple(
+        process_of(actor, account, provenance.given, owner_of(actor, mates))
+        for actor, account in zip(actors, accounts, strict=True)
+    )
     started, ended, ready_s = _times(run, decided)
     unknown = decided.outcome == "unknown"
     partial = decided.outcome == "starting" or unread > 0
@@ -109,15 +112,17 @@ def _health(processes: tuple[Process, ...], missing: tuple[Missing, ...], partia
 
 def _actors(run: CollectedRun, alive: Alive) -> list[Actor]:
     labels = labels_of([(member.process.key.host, member.rank) for member in run.members])
+    ids = [_id_of(member.process) for member in run.members]
     actors = [
         Actor(
             process=member.process,
             identity=identity_of(member),
             label=label,
             drafts=drafts_of(member.process.records),
-            alive=alive(_id_of(member.process)),
+            alive=alive(process_id),
+            pid_namespace=process_id.pid_namespace,
         )
-        for member, label in zip(run.members, labels, strict=True)
+        for member, label, process_id in zip(run.members, labels, ids, strict=True)
     ]
     return sorted(actors, key=reading_order)
 

@@ -13,8 +13,9 @@ import msgspec
 
 from sglang_probe.collect.records import Int64, Rank, RankPart, Reading
 from sglang_probe.collect.report import ReadReport
+from sglang_probe.timeline.ledger_model import AsOf, Ledger, Neighbour, PreLoad, TotalSource
 
-__all__ = ["Rank", "RankPart", "Reading"]  # the same structures, decoded once
+__all__ = ["Ledger", "Neighbour", "PreLoad", "Rank", "RankPart", "Reading"]  # the same structures, decoded once
 
 SCHEMA: Final = "timeline/1.0"
 
@@ -92,8 +93,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     before: Reading | None = None
     after: Reading | None = None
     degraded: tuple[Degradation, ...] = ()
-    ledger: dict[str, int | None] = {}
-    ledger_total_source: str | None = None
+    ledger: Ledger | None = None
+    """What the device's memory was spent on when it ended; None where no total was ever read."""
+    ledger_total_bytes: int | None = None
+    ledger_total_source: TotalSource | None = None
+    ledger_as_of: AsOf | None = None
+    ledger_reasons: dict[str, str] = {}
+    """Row that is None -> why."""
     mono_ns: int | None = None
     """When it began, on the clock of this host's boot."""
 
@@ -110,6 +116,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ts: str | None = None
     free_bytes: int | None = None
     attributes: dict[str, Any] = {}
+    after: Reading | None = None
+    seq: int | None = None
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -234,6 +242,10 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     steps: tuple[Step, ...] = ()
     samples: tuple[Sample, ...] = ()
     workers: tuple[Worker, ...] = ()
+    pre_load: PreLoad | None = None
+    """None where its distributed init did not end, or read nothing."""
+    neighbours: tuple[Neighbour, ...] = ()
+    """Other processes on its device, as far as pids can be told apart."""
     targets: tuple[Target, ...] = ()
     degraded: tuple[Degradation, ...] = ()
 

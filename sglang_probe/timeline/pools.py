@@ -16,8 +16,9 @@ def kv_of(
     steps: Sequence[Step], samples: Sequence[Sample], worker: str, index: int | None, stages: int | None
 ) -> Kv | None:
     """Return what a worker's `kv.pool` events say; None where there are none. `stages` is the pipeline's size."""
-    own = [step for step in steps if step.phase == "kv.pool" and step.worker == worker and step.draft_index == index]
-    reported = [one for one in samples if one.phase == "kv.pool" and one.worker == worker and one.draft_index == index]
+    owners = _owners(steps, samples)
+    own = [step for step in steps if step.phase == "kv.pool" and _owner(step, owners) == (worker, index)]
+    reported = [one for one in samples if one.phase == "kv.pool" and _owner(one, owners) == (worker, index)]
     if not own and not reported:
         return None
     whole = _whole(own)
@@ -36,6 +37,21 @@ def kv_of(
         profiled_tokens=integer(whole, "profiled_tokens"),
         max_total_tokens_given=integer(whole, "max_total_tokens_given"),
     )
+
+
+_Worker = tuple[str | None, int | None]
+
+
+def _owners(steps: Sequence[Step], samples: Sequence[Sample]) -> dict[Any, _Worker]:
+    """Return whose each pool is, as its first report says: a target's step may resize its draft's pool too."""
+    reports: list[Step | Sample] = [*steps, *samples]
+    reports = [one for one in reports if one.attributes.get("pool_id") is not None]
+    reports.sort(key=lambda one: one.ts or "", reverse=True)
+    return {one.attributes["pool_id"]: (one.worker, one.draft_index) for one in reports}
+
+
+def _owner(one: Step | Sample, owners: dict[Any, _Worker]) -> _Worker:
+    return owners.get(one.attributes.get("pool_id"), (one.worker, one.draft_index))
 
 
 def _whole(steps: Sequence[Step]) -> dict[str, Any]:
@@ -101,12 +117,13 @@ def _leaves(steps: Sequence[Step], samples: Sequence[Sample]) -> tuple[Pool, ...
     containers = {one.parent for one in built}
     built = [one for one in built if one.detail == "request" or one.id is None or one.id not in containers]
     built.sort(key=lambda one: one.ts or "")
-    return tuple(_pool(one.attributes) for one in built)
+    windows = {text(one.attributes, "window_pool_id") for one in last.values()} - {None}
+    return tuple(_pool(one.attributes, windows) for one in built)
 
 
-def _pool(attributes: dict[str, Any]) -> Pool:
+def _pool(attributes: dict[str, Any], windows: set[str | None]) -> Pool:
     return Pool(
-        kind=text(attributes, "pool"),
+        kind="SWA" if attributes.get("pool_id") in windows else text(attributes, "pool"),
         pool_class=text(attributes, "pool_class"),
         tokens=integer(attributes, "tokens"),
         bytes=integer(attributes, "bytes"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from sglang_probe.timeline.actor import Actor
 from sglang_probe.timeline.health import degradations, dropped, hooked_nothing
+from sglang_probe.timeline.ledger import with_ledgers
+from sglang_probe.timeline.ledger_others import Own
+from sglang_probe.timeline.ledger_preload import pre_load_of
 from sglang_probe.timeline.liveness import UNKNOWABLE
 from sglang_probe.timeline.model import Device, Process, Step
 from sglang_probe.timeline.provenance import Account
@@ -15,14 +19,19 @@ from sglang_probe.timeline.spans import samples_of
 from sglang_probe.timeline.workers import workers_of
 from sglang_probe.timeline.worlds import place_of
 
+PidSpace = tuple[str, str | None]
+"""A boot and a pid namespace in it."""
 _BEFORE_RANKS = {"launcher": 0, "dp_controller": 1}
 
 
-def process_of(actor: Actor, account: Account, given: dict[str, Any] | None) -> Process:
+def process_of(actor: Actor, account: Account, given: dict[str, Any] | None, own: Own) -> Process:
     """Return a process with its steps, whose states are settled. `given` are the launcher's flags."""
     process, identity = actor.process, actor.identity
-    steps = tuple(draft.step for draft in actor.drafts)
     samples = samples_of(process.records)
+    kind = None if identity.device is None else identity.device.kind
+    told = with_ledgers(actor.drafts, samples, own, kind)
+    steps = tuple(told.steps)
+    workers = workers_of(steps, samples, identity.rank, given)
     unwritten = dropped(process.records)
     return Process(
         host=process.key.host,
@@ -45,10 +54,30 @@ def process_of(actor: Actor, account: Account, given: dict[str, Any] | None) -> 
         torn_tail=process.torn_tail,
         steps=steps,
         samples=samples,
-        workers=workers_of(steps, samples, identity.rank, given),
+        workers=workers,
+        pre_load=pre_load_of(steps, workers, kind),
+        neighbours=told.neighbours,
         targets=account.targets,
         degraded=degradations(process.records, steps),
     )
+
+
+def mates_of(actors: Iterable[Actor]) -> dict[PidSpace, dict[int, int | None]]:
+    """Return the processes of a run, pid -> start, by where their pids mean the same."""
+    found: dict[PidSpace, dict[int, int | None]] = {}
+    for actor in actors:
+        found.setdefault(_pid_space(actor), {})[actor.process.key.pid] = actor.process.key.start_ticks
+    return found
+
+
+def owner_of(actor: Actor, mates: Mapping[PidSpace, Mapping[int, int | None]]) -> Own:
+    """Return by what a process knows itself and its like in NVML's lists."""
+    key = actor.process.key
+    return Own(key.pid, key.start_ticks, actor.pid_namespace, mates[_pid_space(actor)])
+
+
+def _pid_space(actor: Actor) -> PidSpace:
+    return actor.boot, actor.pid_namespace
 
 
 def reading_order(actor: Actor) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ import msgspec
 
 from sglang_probe.timeline.model import Timeline
 
-_INTERNAL = ("before", "after", "mono_ns")
+_INTERNAL = {"steps": ("before", "after", "mono_ns"), "samples": ("after", "seq")}
 
 
 def to_json(timeline: Timeline) -> dict[str, Any]:
@@ -19,7 +19,8 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
     shaped: dict[str, Any] = msgspec.to_builtins(timeline)
     for run in shaped["runs"]:
         for process in run["processes"]:
-            for step in process["steps"]:
-                for key in _INTERNAL:
-                    del step[key]
+            for kind, internal in _INTERNAL.items():
+                for one in process[kind]:
+                    for key in internal:
+                        del one[key]
     return shaped

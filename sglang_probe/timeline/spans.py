@@ -216,6 +216,8 @@ def _sample(record: Record) -> Sample:
         ts=record.ts,
         free_bytes=None if reading is None else reading.device_free_bytes,
         attributes=attributes,
+        after=reading,
+        seq=record.seq,
     )
 
 

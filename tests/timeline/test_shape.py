@@ -15,6 +15,10 @@ STEP = (
     "id parent phase worker draft_index ts duration_s free_bytes delta_bytes self_delta_bytes state ledger"
     " ledger_total_source"
 )
+LEDGER = (
+    "driver_reserved cuda_context communicator custom_allreduce weights_target weights_draft kv_pool request_pool"
+    " attention_workspace lora graphs torch_cached other_process run_processes foreign free unexplained"
+)
 WORKER = "worker draft_index weights_bytes budget kv"
 BUDGET = (
     "pre_load_bytes available_bytes pre_load_local_bytes available_local_bytes mem_fraction_static"
@@ -46,11 +50,22 @@ def test_every_key_of_the_design_is_there() -> None:
                 assert {"kind", "tokens", "bytes"} <= worker["kv"]["pools"][0].keys()
 
 
-def test_the_ledger_is_empty_and_not_pretended() -> None:
+def test_the_ledger_has_the_designs_rows_in_their_order_and_sums_to_its_total() -> None:
     steps = [step for process in _json(Shape())["runs"][0]["processes"] for step in process["steps"]]
 
     assert steps
-    assert all(step["ledger"] == {} and step["ledger_total_source"] is None for step in steps)
+    for step in steps:
+        assert LEDGER.split() == list(step["ledger"])
+        assert step["ledger_total_bytes"] == sum(value for value in step["ledger"].values() if value is not None)
+        assert "device_total_bytes" == step["ledger_total_source"]
+
+
+def test_what_only_the_making_of_a_timeline_needs_stays_out() -> None:
+    (process,) = _json(Shape())["runs"][0]["processes"][2:]
+
+    assert not {"before", "after", "mono_ns"} & process["steps"][0].keys()
+    assert process["samples"]
+    assert not {"after", "seq"} & process["samples"][0].keys()
 
 
 def test_what_is_unknown_is_null() -> None:

@@ -163,6 +163,33 @@ def test_a_pool_that_is_resized_after_capture_counts_once_with_its_last_size() -
     assert (1234, "post_capture", Shape().bytes_per_token) == (kv.tokens, kv.limited_by, kv.bytes_per_token)
 
 
+def test_the_part_for_the_window_layers_is_told_from_the_full_ones() -> None:
+    writer = launch([Shape(fail_in="dist.init")])[1]
+    writer.worker = "target"
+    with writer.step("kv.pool", pool="all"), writer.step("kv.pool", pool="SWA", pool_id="c", window_pool_id="b"):
+        writer.sample("kv.pool", pool="MHA", bytes=2 * GIB, pool_id="a")
+        writer.sample("kv.pool", pool="MHA", bytes=GIB, pool_id="b")
+
+    kv = run_of([writer]).processes[0].workers[0].kv
+
+    assert kv is not None
+    assert [("MHA", 2 * GIB), ("SWA", GIB)] == [(pool.kind, pool.bytes) for pool in kv.pools]
+
+
+def test_a_drafts_pool_that_the_target_resizes_stays_the_drafts() -> None:
+    launcher, writer = launch([Shape()])
+    writer.worker, writer.draft_index = "draft", 0
+    writer.sample("kv.pool", pool="MHA", bytes=8 * GIB, pool_id="d")
+    writer.worker, writer.draft_index = "target", None
+    writer.sample("kv.pool", pool="MHA", bytes=2 * GIB, pool_id="d")
+
+    target, draft = ranks(run_of([launcher, writer]))[0].workers
+
+    assert target.kv is not None and draft.kv is not None
+    assert [2 * GIB] == [pool.bytes for pool in draft.kv.pools]
+    assert target.kv.bytes == _kv(Shape()).bytes
+
+
 def test_the_buffers_of_lora_adapters_are_not_the_models_weights() -> None:
     launcher, writer = launch([Shape(weights=7 * GIB)])
     writer.worker = "target"

@@ -1,0 +1,167 @@
+"""What a rank's device memory is spent on at the end, and the way from an idle card to the pre-load memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Final
+
+from rich.text import Text
+
+from sglang_probe.report.layout import paragraph
+from sglang_probe.report.plain import GIB, UNKNOWN, gib, listed, number, printable
+from sglang_probe.timeline.ledger_rows import KEYS
+from sglang_probe.timeline.model import Neighbour, PreLoad, Process, Step
+
+NAMES: Final = {
+    "driver_reserved": "driver's reserve",
+    "cuda_context": "CUDA context",
+    "communicator": "communicators",
+    "custom_allreduce": "custom all-reduce",
+    "weights_target": "weights",
+    "weights_draft": "weights, draft",
+    "kv_pool": "KV pool",
+    "request_pool": "request pool",
+    "attention_workspace": "attention",
+    "lora": "LoRA",
+    "graphs": "graphs",
+    "torch_cached": "torch's cache",
+    "other_process": "rest of process",
+    "run_processes": "run's others",
+    "foreign": "foreign",
+    "free": "free",
+    "unexplained": "unexplained",
+}
+"""What the rows are called in print."""
+REASONS: Final = {
+    "pid_namespace": "NVML's list does not have this process: pids of a container are not the host's",
+    "others_moved": "other processes' memory moved meanwhile",
+    "no_process_list": "no list of the device's processes was read by then",
+    "process_bytes_unread": "NVML does not say what the listed processes hold",
+    "no_reading_before_context": "nothing was read before this process had a context",
+    "not_read": "not read",
+    "not_apart": "a reading is missing between two of them",
+    "nvml_total_unread": "NVML's total was not read",
+    "totals_disagree": "NVML's total is below CUDA's",
+}
+ALWAYS: Final = ("free", "unexplained")
+SHOWN: Final = GIB // 2000
+"""Bytes from which a row is not 0.000; the rest of them is one line."""
+MANY: Final = 4
+"""Neighbours named in one line."""
+GAP: Final = 3
+"""Columns between two rows that stand side by side."""
+
+
+def ledger_lines(process: Process, width: int, indent: str) -> list[Text]:
+    """Return the ledger of a rank at its end; nothing where there is none, or on a CPU, where it has no rows."""
+    step = _last(process)
+    if step is None or step.ledger is None or (process.device is not None and process.device.kind == "cpu"):
+        return []
+    total = step.ledger_total_bytes or 0
+    whose = "NVML's total" if step.ledger_total_source == "nvml_total_bytes" else "CUDA's total"
+    when = "at the end" if step.ledger_as_of == "after" else "at the last reading"
+    lines = paragraph(f"Memory {when} (GiB of {gib(total)}, {whose})", width, style="bold")
+    amounts = {key: getattr(step.ledger, key) for key in KEYS}
+    cells = [_cell(key, amount, total) for key, amount in amounts.items() if _is_shown(key, amount)]
+    lines += [Text(f"{indent}{row}") for row in _rows(cells, width - len(indent))]
+    for said in [*_neighbours(process), *_unknowns(step)]:
+        lines += paragraph(said, width, indent, indent * 2)
+    return lines
+
+
+def _last(process: Process) -> Step | None:
+    return next((step for step in reversed(process.steps) if step.depth == 0 and step.ledger is not None), None)
+
+
+def _is_shown(key: str, amount: int | None) -> bool:
+    return key in ALWAYS or (amount is not None and abs(amount) >= SHOWN)
+
+
+def _cell(key: str, amount: int | None, total: int) -> str:
+    share = UNKNOWN if amount is None or total <= 0 else f"{100 * amount / total:.1f}%"
+    return f"{NAMES[key]:<17} {gib(amount):>10} {share:>7}"
+
+
+def _rows(cells: Sequence[str], room: int) -> list[str]:
+    """Return the cells in two columns, or in one where two do not fit."""
+    column = max(map(len, cells))
+    if 2 * column + GAP > room:
+        return list(cells)
+    half = (len(cells) + 1) // 2
+    pairs = zip_longest(cells[:half], cells[half:], fillvalue="")
+    return [f"{left:<{column}}{' ' * GAP}{right}".rstrip() for left, right in pairs]
+
+
+def _neighbours(process: Process) -> Iterator[str]:
+    """Name the processes that were on the device and are none of the run, those that hold most first."""
+    foreign = [one for one in process.neighbours if one.kind == "foreign"]
+    if foreign:
+        by_bytes = sorted(foreign, key=lambda one: -(one.peak_bytes or 0))
+        yield f"foreign on this device: {listed([_neighbour(one) for one in by_bytes], MANY)}"
+
+
+def _neighbour(one: Neighbour) -> str:
+    name = f" {printable(one.name)}" if one.name else ""
+    return f"pid {one.pid}{name} {gib(one.peak_bytes)} GiB{' (gone since)' if one.gone else ''}"
+
+
+def _unknowns(step: Step) -> Iterator[str]:
+    by_reason: dict[str, list[str]] = {}
+    for key, reason in step.ledger_reasons.items():
+        by_reason.setdefault(reason, []).append(NAMES.get(key, key))
+    for reason, names in by_reason.items():
+        yield f"unknown, so in unexplained: {listed(names, len(KEYS))} ({REASONS.get(reason, printable(reason))})"
+
+
+def pre_load_lines(process: Process, width: int, indent: str) -> list[Text]:
+    """Return the way from an idle card to the pre-load memory, and what the custom all-reduce costs."""
+    way = process.pre_load
+    if way is None:
+        return []
+    lines = paragraph("From an idle card to the pre-load memory (GiB)", width, style="bold")
+    for said in _way(way):
+        lines += paragraph(said, width, indent, indent * 2)
+    return lines
+
+
+def _way(way: PreLoad) -> Iterator[str]:
+    """Worked example: 139.797 idle free - 0.512 context - 0.092 world group ... = 138.280 pre-load memory."""
+    if way.idle_free_bytes is not None and way.other_bytes is not None:
+        terms = "".join(_term(name, taken) for name, taken in _taken(way) if taken is not None and abs(taken) >= SHOWN)
+        yield f"{gib(way.idle_free_bytes)} idle free{terms} = {gib(way.pre_load_bytes)}"
+    else:
+        known = [f"{name} {gib(taken)}" for name, taken in _taken(way) if taken is not None]
+        yield f"{', '.join(known)}; then {gib(way.pre_load_bytes)} free"
+        if way.idle_free_bytes is None:
+            yield f"idle free: {UNKNOWN} ({printable(way.idle_free_reason or REASONS['not_read'])})"
+    if way.not_separable is not None:
+        reason = REASONS.get(way.not_separable, printable(way.not_separable))
+        yield f"as measured; another process's share in it cannot be ruled out ({reason})"
+    if way.unlisted_bytes is not None:
+        before = f"NVML's total {gib(way.nvml_total_bytes)} - idle free {gib(way.idle_free_bytes)}"
+        held = f", and {gib(way.unlisted_bytes)} in use" if abs(way.unlisted_bytes) >= SHOWN else ""
+        yield f"the driver's reserve comes before it: {before} = {gib(way.driver_reserved_bytes)} reserved{held}"
+    if way.custom_allreduce_bytes is not None:
+        yield f"the custom all-reduce costs {gib(way.custom_allreduce_bytes)} GiB{_tokens(way)}"
+
+
+def _taken(way: PreLoad) -> tuple[tuple[str, int | None], ...]:
+    return (
+        ("context", way.context_bytes),
+        ("world group", way.world_group_bytes),
+        ("communicators", way.communicators_bytes),
+        ("custom all-reduce", way.custom_allreduce_bytes),
+        ("given back" if (way.other_bytes or 0) < 0 else "other", way.other_bytes),
+    )
+
+
+def _term(name: str, taken: int) -> str:
+    return f" {'+' if taken < 0 else '-'} {gib(abs(taken))} {name}"
+
+
+def _tokens(way: PreLoad) -> str:
+    if way.custom_allreduce_tokens is not None:
+        return f", or {number(round(way.custom_allreduce_tokens))} KV tokens"
+    reason = way.custom_allreduce_tokens_reason
+    return f"; in KV tokens: {UNKNOWN} ({printable(reason)})" if reason else ""
