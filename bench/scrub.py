@@ -26,7 +26,8 @@ PLACES = {"/tmp/": "/run/", "/root/": "/home/sglang/"}
 LEFT = re.compile(r"/(?:work|root|tmp|workspace|Users)/[\w.-]+|/home/(?!sglang/)[\w.-]+")
 
 _BOOT = re.compile(r'"boot_id": ?"([0-9a-f-]{36})"')
-_HOST = re.compile(r'"host": ?"([^"]+)"')
+_HOST = re.compile(r'"host": ?"([^"]+)"(?=, ?"boot_id")')
+"""An event's own: the server's arguments have a `host` too, the address that it listens on."""
 _UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _DEVICE = re.compile(r'"device": ?\{"index": ?(\d+), ?"uuid": ?"([^"]+)"')
 _ADDRESS = re.compile(r"(tcp://|@)(?!127\.)(\d{1,3}(?:\.\d{1,3}){3})\b")
@@ -53,7 +54,7 @@ class Scrubber:
         for found, stand_in in (self._exact | self._places).items():
             text = text.replace(found, stand_in)
         for host, stand_in in self._hosts.items():
-            text = re.sub(rf'("host": ?)"{re.escape(host)}"', rf'\1"{stand_in}"', text)
+            text = re.sub(rf'("host": ?)"{re.escape(host)}"(?=, ?"boot_id")', rf'\1"{stand_in}"', text)
             text = re.sub(rf"(?<=[/\"\s]){re.escape(host)}(?=\.\d+\.\d+\.jsonl)", stand_in, text)
         return _ADDRESS.sub(self._address, text)
 

@@ -13,6 +13,8 @@ from sglang_probe.report.plain import GIB, UNKNOWN, gib, listed, number, printab
 from sglang_probe.timeline.ledger_rows import KEYS
 from sglang_probe.timeline.model import Neighbour, PreLoad, Process, Step
 
+OTHERS: Final = 64 << 20
+"""Bytes in use on a card before a process came that only others can account for."""
 NAMES: Final = {
     "driver_reserved": "driver's reserve",
     "cuda_context": "CUDA context",
@@ -103,7 +105,14 @@ def _neighbours(process: Process) -> Iterator[str]:
 
 def _neighbour(one: Neighbour) -> str:
     name = f" {printable(one.name)}" if one.name else ""
-    return f"pid {one.pid}{name} {gib(one.peak_bytes)} GiB{' (gone since)' if one.gone else ''}"
+    about = [printable(one.user)] if one.user else []
+    if one.began_before_s is not None:
+        when = "before" if one.began_before_s >= 0 else "after"
+        about.append(f"began {abs(one.began_before_s):,.0f} s {when} this rank")
+    about += ["left over: its parent has ended"] if one.left_over else []
+    about += ["gone since"] if one.gone else []
+    said = f" ({', '.join(about)})" if about else ""
+    return f"pid {one.pid}{name} {gib(one.peak_bytes)} GiB{said}"
 
 
 def _unknowns(step: Step) -> Iterator[str]:
@@ -129,7 +138,10 @@ def _way(way: PreLoad) -> Iterator[str]:
     """Worked example: 139.797 idle free - 0.512 context - 0.092 world group ... = 138.280 pre-load memory."""
     if way.idle_free_bytes is not None and way.other_bytes is not None:
         terms = "".join(_term(name, taken) for name, taken in _taken(way) if taken is not None and abs(taken) >= SHOWN)
-        yield f"{gib(way.idle_free_bytes)} idle free{terms} = {gib(way.pre_load_bytes)}"
+        # With others on the card it was not idle, and what was free is no property of it.
+        shared = way.unlisted_bytes is not None and way.unlisted_bytes > OTHERS
+        first = "free before this process" if shared else "idle free"
+        yield f"{gib(way.idle_free_bytes)} {first}{terms} = {gib(way.pre_load_bytes)}"
     else:
         known = [f"{name} {gib(taken)}" for name, taken in _taken(way) if taken is not None]
         yield f"{', '.join(known)}; then {gib(way.pre_load_bytes)} free"
@@ -139,7 +151,7 @@ def _way(way: PreLoad) -> Iterator[str]:
         reason = REASONS.get(way.not_separable, printable(way.not_separable))
         yield f"as measured; another process's share in it cannot be ruled out ({reason})"
     if way.unlisted_bytes is not None:
-        before = f"NVML's total {gib(way.nvml_total_bytes)} - idle free {gib(way.idle_free_bytes)}"
+        before = f"NVML's total {gib(way.nvml_total_bytes)} - {gib(way.idle_free_bytes)} free"
         held = f", and {gib(way.unlisted_bytes)} in use" if abs(way.unlisted_bytes) >= SHOWN else ""
         yield f"the driver's reserve comes before it: {before} = {gib(way.driver_reserved_bytes)} reserved{held}"
     if way.custom_allreduce_bytes is not None:

@@ -55,6 +55,12 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     peak_bytes: Int64 | None = None
     gone: bool = False
     """It is not in the last list any more."""
+    user: str | None = None
+    """Its owner, or the uid where that has no name here."""
+    began_before_s: float | None = None
+    """Seconds by which it is older than this rank's process; negative: it came later."""
+    left_over: bool = False
+    """A process of SGLang's whose parent has ended: nobody will end it."""
 
 
 class PreLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):

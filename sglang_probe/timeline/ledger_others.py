@@ -20,6 +20,11 @@ TOLERANCE: Final = 64 << 20
 INITIAL_NAMESPACE: Final = "pid:[4026531836]"
 """The pid namespace that Linux boots with (PROC_PID_INIT_INO): NVML's pids are this one's."""
 
+INIT: Final = 1
+"""The process that inherits those whose parent has ended."""
+TICKS: Final = 100
+"""Clock ticks a second, in which Linux gives start times (USER_HZ)."""
+
 PID_NAMESPACE: Final = "pid_namespace"
 NO_LIST: Final = "no_process_list"
 UNREAD_BYTES: Final = "process_bytes_unread"
@@ -153,9 +158,16 @@ def _neighbours(lists: Sequence[Sequence[NvmlProcess]], own: Own) -> tuple[Neigh
             bytes=found[-1].bytes,
             peak_bytes=max((one.bytes for one in found if one.bytes is not None), default=None),
             gone=(pid, start) not in still,
+            user=next((one.user for one in reversed(found) if one.user is not None), None),
+            began_before_s=_older(own.start_ticks, start),
+            left_over=any(one.parent == INIT and (one.name or "").startswith("sglang::") for one in found),
         )
         for (pid, start), found in seen.items()
     )
+
+
+def _older(own: int | None, other: int | None) -> float | None:
+    return None if own is None or other is None else (own - other) / TICKS
 
 
 def _stretch(before: Reading, first: Listing, after: Reading, last: Listing) -> str | None:

@@ -34,7 +34,8 @@ PAGE = 2 << 20
 def in_use_before(run: str, process: Json) -> int:
     """Return what the device had in use before this process took anything, less what its list names."""
     first = readings(run, process)[0]
-    return int(first["nvml_used_bytes"]) - sum(one["bytes"] for one in first["nvml_processes"])
+    listed = sum(one["bytes"] for one in first["nvml_processes"])
+    return int(first["nvml_used_bytes"] - listed)
 
 
 def ended(told: Sequence[Json], role: str) -> Json:

@@ -124,7 +124,7 @@ def test_the_way_from_the_idle_card_is_a_sum_that_a_reader_can_check() -> None:
 
 
 def test_the_drivers_reserve_is_no_part_of_it_and_said_so() -> None:
-    assert "NVML's total 100.000 - idle free 99.000 = 1.000 reserved" in way()
+    assert "NVML's total 100.000 - 99.000 free = 1.000 reserved" in way()
     assert "= 1.000 reserved, and 0.125 in use" in way(unlisted_bytes=GIB // 8)
 
 
