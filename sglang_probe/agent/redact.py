@@ -18,7 +18,9 @@ _SECRET_NAME = re.compile(
     r"|passphrase|credentials?|auth|authorization)$",
     re.IGNORECASE,
 )
-_VALUE = r"[\"']?(?:(?:[a-z][a-z0-9+.\-]{0,30}:)?//[^\s/]*@[^\s\"',)}&]*|[^\s\"',)}&]{4,})[\"']?"
+_VALUE = (
+    r"[\"']?(?:(?:Bearer|Basic)\s+)?(?:(?:[a-z][a-z0-9+.\-]{0,30}:)?//[^\s/]*@[^\s\"',)}&]*|[^\s\"',)}&]{4,})[\"']?"
+)
 _IN_TEXT = re.compile(
     # What stands before a name is kept anyway, so no pattern begins with a repeat: one would be tried at every letter.
     r"(?P<url>://)[^\s/]*@"

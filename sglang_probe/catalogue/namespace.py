@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from sglang_probe.catalogue.bindings import STAR, Binding, Imported, What, bindings, standing
-from sglang_probe.catalogue.errors import Unreadable
-from sglang_probe.catalogue.sources import Source
+from sglang_probe.catalogue.bindings import Binding, Imported, What, bindings, standing
+from sglang_probe.catalogue.modules import Module, Modules
 from sglang_probe.events.fingerprint import fingerprint_node
 
 _PROPERTIES: Final = frozenset({"property", "cached_property", "setter", "getter", "deleter"})
@@ -39,34 +37,17 @@ Seen: TypeAlias = frozenset[tuple[str, str]]
 """Names that are being followed already: two modules may import them from each other."""
 
 
-@dataclass(frozen=True)
-class Module:
-    """A parsed module."""
-
-    name: str
-    package: str
-    lines: Sequence[str]
-    bound: Sequence[Binding]
-
-
-@dataclass(frozen=True)
-class Files:
-    """The modules of one source, each parsed once."""
-
-    source: Source
-    _parsed: dict[str, Module | None] = field(default_factory=dict)
-
-    def module(self, name: str) -> Module | None:
-        """Return the module, or None where the source has none. Raises Unreadable where it does not parse."""
-        if name not in self._parsed:
-            self._parsed[name] = _parse(self.source, name)
-        return self._parsed[name]
+class Files(Modules):
+    """The modules of one source, and where the names in them lead."""
 
     def find(self, module: Module, path: str) -> Found:
-        """Return what `Class.name` or `name` of a module leads to: what it binds itself, nothing inherited."""
+        """Return what `Class.name` or `name` of a module leads to: what it binds itself, nothing inherited.
+
+        Raises Unreadable where a module on the way does not parse, or the way branches without end.
+        """
         owner, _, name = path.rpartition(".")
         if not owner:
-            return self._best(module, standing(self._in_module(module, name)), frozenset({(module.name, name)}))
+            return self._best(module, standing(self.bound(module, name)), frozenset({(module.name, name)}))
         classes = self._classes(module, owner, frozenset())
         if not classes:
             return NOTHING
@@ -74,35 +55,13 @@ class Files:
         own = [binding for binding in bindings(holder.body, where.package) if binding.name == name]
         return self._best(where, standing(own), frozenset({(_scope(where, holder), name)}), holder)
 
-    def _in_module(self, module: Module, name: str, seen: frozenset[str] = frozenset()) -> list[Binding]:
-        """Return the bindings of a name; one that `import *` brings becomes an import of that name."""
-        found = []
-        for binding in module.bound:
-            if binding.name == name:
-                found.append(binding)
-                continue
-            star = binding.what if binding.name == STAR else None
-            if isinstance(star, Imported) and self._exports(star.module, name, seen | {module.name}):
-                found.append(Binding(name, Imported(star.module, name), binding.sure))
-        return found
-
-    def _exports(self, name: str, wanted: str, seen: frozenset[str]) -> bool:
-        """Tell whether `from {name} import *` binds `wanted`."""
-        module = self.module(name) if name not in seen and name.startswith("sglang") else None
-        if module is None:
-            return False
-        listed = [binding.what for binding in module.bound if binding.name == "__all__"]
-        if listed and isinstance(listed[-1], ast.List | ast.Tuple):
-            return any(isinstance(one, ast.Constant) and one.value == wanted for one in listed[-1].elts)
-        return not wanted.startswith("_") and bool(standing(self._in_module(module, wanted, seen)))
-
     def _classes(self, module: Module, name: str, seen: Seen) -> list[tuple[Module, ast.ClassDef]]:
         """Return the class of that name and the module that defines it; where there are several, in order."""
         if (module.name, name) in seen:
             return []
         seen |= {(module.name, name)}
         found = []
-        for binding in standing(self._in_module(module, name)):
+        for binding in standing(self.bound(module, name)):
             if isinstance(binding.what, ast.ClassDef):
                 found.append((module, binding.what))
             elif isinstance(binding.what, Imported):
@@ -135,7 +94,7 @@ class Files:
         if (what.module, what.name) in seen:
             return NOTHING
         module = self.module(what.module) if what.name else None
-        candidates = standing(self._in_module(module, what.name)) if module else []
+        candidates = standing(self.bound(module, what.name)) if module else []
         if candidates and module:
             return self._best(module, candidates, seen | {(what.module, what.name)})
         if not what.name or self.module(f"{what.module}.{what.name}") is not None:
@@ -161,7 +120,7 @@ class Files:
 
     def _name(self, module: Module, name: str, seen: Seen, holder: ast.ClassDef | None) -> Found:
         """A name in its own assignment, as in `load = wrapped(load)`, means what was bound to it before."""
-        scopes = [(module.name, self._in_module(module, name))]
+        scopes = [(module.name, self.bound(module, name))]
         if holder:
             own = [binding for binding in bindings(holder.body, module.package) if binding.name == name]
             scopes.insert(0, (_scope(module, holder), own))
@@ -230,19 +189,3 @@ def _last_name(node: ast.expr) -> str:
     while isinstance(node, ast.Call):
         node = node.func
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "an expression"
-
-
-def _parse(source: Source, name: str) -> Module | None:
-    found = source.module(name)
-    if found is None:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape in a string is SGLang's affair
-            tree = ast.parse(found.text)
-            package = name if found.is_package else name.rpartition(".")[0]
-            return Module(name, package, found.text.split("\n"), list(bindings(tree.body, package)))
-    except SyntaxError as error:
-        raise Unreadable(f"{name} does not parse: line {error.lineno}: {error.msg}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise Unreadable(f"{name} does not parse: {error or type(error).__name__}") from error

@@ -8,7 +8,8 @@ from typing import Final, Literal
 
 from sglang_probe.catalogue.bodies import is_known
 from sglang_probe.catalogue.errors import Unreadable
-from sglang_probe.catalogue.namespace import NOTHING, Files, Found, Module
+from sglang_probe.catalogue.modules import Module
+from sglang_probe.catalogue.namespace import NOTHING, Files, Found
 from sglang_probe.catalogue.sources import Source
 from sglang_probe.catalogue.targets import TARGETS, Target
 from sglang_probe.events.names import ROLES, Role

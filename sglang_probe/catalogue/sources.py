@@ -18,8 +18,8 @@ from sglang_probe.catalogue.wheels import Say, silent, version_in, wheel_of
 
 INSTALLED: Final = "installed"
 """The word for the SGLang of this environment, where a version or a path may stand."""
-LARGEST_FILE: Final = 16 << 20
-"""Bytes. SGLang's largest is under 1 MB; a hostile wheel can unpack to anything."""
+LARGEST_FILE: Final = 2 << 20
+"""Bytes. SGLang's largest module is under 0.5 MB; a hostile wheel can unpack to anything."""
 _ASSIGNED_VERSION: Final = re.compile(r"""^(?:__version__|version)\b[^='"\n]*=[^'"\n]*['"]([^'"\n]+)""", re.MULTILINE)
 _METADATA_VERSION: Final = re.compile(r"^Version: *(\S+)", re.MULTILINE)
 _DAMAGE: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)

@@ -4,9 +4,9 @@
     sglang-probe timeline sglang-probe-runs/20261129T184500Z-3fa9c1
     sglang-probe timeline --format json > timeline.json
 
-PATH is a run directory, a directory of runs (of which the newest is shown), a file of events, or - for standard
-input; several make one picture. Without PATH it is SGLANG_PROBE_DIR, or sglang-probe-runs/ here. Memory is in GiB
-(2^30 bytes, what SGLang calls GB); "-" is unknown, and a note says why. A failed start is no error of this command.
+PATH is a run directory, a directory of runs (of which the newest with a rank is shown), a file of events, or - for
+standard input; several make one picture. Without PATH it is SGLANG_PROBE_DIR, or sglang-probe-runs/ here. Memory is in
+GiB (2^30 bytes, what SGLang calls GB); "-" is unknown, and a note says why. A failed start is no error of this command.
 """
 
 from __future__ import annotations

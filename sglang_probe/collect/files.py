@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,9 +18,13 @@ import msgspec
 from sglang_probe.collect.clock import wall_ns
 from sglang_probe.collect.records import BROKEN
 from sglang_probe.collect.repair import without_half_pairs
+from sglang_probe.events.names import MEMORY_EVENT_PREFIX
 
 PEEK_BYTES: Final = 64 * 1024
 """Read to recognise a file: twice the longest line."""
+SEARCHED_BYTES: Final = 1 << 20
+"""Read to find a rank's first memory event: what a process says of itself and its hooks before takes a tenth."""
+_MEMORY: Final = re.compile(rb'"event"\s*:\s*"' + re.escape(MEMORY_EVENT_PREFIX).encode())
 
 
 class _Stamp(msgspec.Struct):
@@ -86,13 +91,25 @@ def reason_of(error: OSError) -> str:
 
 def head(file: Path) -> bytes:
     """Return the beginning of a file."""
+    return _beginning(file, PEEK_BYTES)
+
+
+def _beginning(file: Path, size: int) -> bytes:
     with file.open("rb") as stream:
-        return stream.read(PEEK_BYTES)
+        return stream.read(size)
 
 
 def first_stamp(file: Path) -> int | None:
     """Return when the first event of a file was written (wall time, ns); None where it begins with none."""
     return _stamp_in(head(file).split(b"\n"))
+
+
+def may_have_rank(files: Iterable[Path]) -> bool:
+    """Say whether a memory event, which only ranks write, stands in the beginning of a file, or one cannot be read."""
+    try:
+        return any(_MEMORY.search(_beginning(file, SEARCHED_BYTES)) for file in files)
+    except OSError:
+        return True
 
 
 def last_stamp(file: Path) -> int | None:

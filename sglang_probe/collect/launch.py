@@ -9,6 +9,7 @@ from sglang_probe.collect.clock import SECOND, Clock, boot_of
 from sglang_probe.collect.processes import ProcessEvents, sortable
 from sglang_probe.collect.records import Rank
 from sglang_probe.collect.worlds import Membership, WorldKey, last_rank, membership
+from sglang_probe.events.names import MEMORY_EVENT_PREFIX
 
 CLOCK_SLACK_NS: Final = 30 * SECOND
 """How far the wall clocks of two hosts may be apart when their overlap in time is judged."""
@@ -91,6 +92,14 @@ class Launch:
         """Say whether the two ran at the same time; hosts' clocks may differ a little."""
         slack = 0 if self.boots & other.boots else CLOCK_SLACK_NS
         return self.start <= other.end + slack and other.start <= self.end + slack
+
+    @property
+    def has_rank(self) -> bool:
+        """True where a rank of it began: of all processes only ranks write memory events."""
+        return any(
+            member.is_rank or any(record.event.startswith(MEMORY_EVENT_PREFIX) for record in member.process.records)
+            for member in self.members
+        )
 
     def completes(self, other: Launch) -> bool:
         """Say whether no place of one in a world is taken in the other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -49,8 +50,8 @@ class Collected(msgspec.Struct, kw_only=True):
 def read(paths: Sequence[str | Path], stdin: BinaryIO | None = None, *, all_runs: bool = False) -> Collected:
     """Read probe events from run directories, directories of runs, files, or `-` (then from `stdin`).
 
-    Of a directory of runs only the newest run is read, unless `all_runs`. Raises InputError, and nothing else, where a
-    path cannot be read or holds no probe event, and for events of a newer major schema.
+    Of a directory of runs only the newest run that has a rank is read, unless `all_runs`. Raises InputError, and
+    nothing else, where a path cannot be read or holds no probe event, and for events of a newer major schema.
     """
     tally = Tally()
     gatherer = Gatherer(tally)
@@ -61,7 +62,7 @@ def read(paths: Sequence[str | Path], stdin: BinaryIO | None = None, *, all_runs
         processes = gatherer.processes()
         clock = Clock(offsets(processes))
         found = launches(processes, clock)
-        kept = _kept(found, {source.name: source.among for source in wanted})
+        kept = _kept(found, {source.name: source.among for source in wanted}, tally)
         tally.other_runs += len(found) - len(kept)
         return Collected(runs=_named(found, kept, clock), report=tally.report())
 
@@ -72,9 +73,7 @@ def stream(paths: Sequence[str | Path], stdin: BinaryIO | None = None, *, all_ru
     yield from _batches(sources(paths, tally, all_runs=all_runs), stdin, tally, None)
 
 
-def _batches(
-    wanted: list[Source], stdin: BinaryIO | None, tally: Tally, gatherer: Gatherer | None
-) -> Iterator[Batch]:
+def _batches(wanted: list[Source], stdin: BinaryIO | None, tally: Tally, gatherer: Gatherer | None) -> Iterator[Batch]:
     for source in wanted:
         try:
             with opened(source, stdin) as file:
@@ -119,16 +118,22 @@ def _without_events(source: Source, head: bytes, tally: Tally, *, torn: bool) ->
     tally.add("foreign_file" if head else "empty_file", source.name)
 
 
-def _kept(found: list[Launch], among: dict[str, str | None]) -> list[Launch]:
-    """Of launches found through a directory of runs keep the newest; keep all others."""
+def _kept(found: list[Launch], among: dict[str, str | None], tally: Tally) -> list[Launch]:
+    """Of launches found through a directory of runs keep the newest that has a rank; keep all others."""
     kept: list[Launch] = []
     newest: dict[str, Launch] = {}
+    passed_over: dict[str, list[Launch]] = {}
     for launch in found:
         origins = {among[file] for member in launch.members for file in member.process.files}
         if None in origins:
             kept.append(launch)
-        for origin in origins - {None}:
-            newest[str(origin)] = launch
+        for origin in map(str, origins - {None}):
+            if origin in newest and newest[origin].has_rank and not launch.has_rank:
+                passed_over[origin].append(launch)
+            else:
+                newest[origin], passed_over[origin] = launch, []
+    for launch in itertools.chain.from_iterable(passed_over.values()):
+        tally.add("rankless_run", str(Path(first_member(launch).process.files[0]).parent))
     return [launch for launch in found if launch in kept or launch in newest.values()]
 
 

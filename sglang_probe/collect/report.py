@@ -25,6 +25,7 @@ KINDS: Final[dict[str, tuple[bool, str]]] = {
     "foreign_file": (False, "a file holds no probe event"),
     "empty_file": (False, "a file is empty"),
     "special_file": (False, "a pipe, socket or device in a directory was not read"),
+    "rankless_run": (False, "a newer run, in which no rank began, was passed over; give its own directory to see it"),
     "nested_directory": (False, "a directory inside a run directory was not read"),
     "not_utf8": (False, "bytes that are not UTF-8 were replaced"),
     "half_pair": (False, "half a surrogate pair (a byte that was not UTF-8 where it was read) was replaced"),

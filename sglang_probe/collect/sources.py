@@ -12,7 +12,7 @@ import msgspec
 
 from sglang_probe.collect.clock import SECOND
 from sglang_probe.collect.errors import InputError
-from sglang_probe.collect.files import Listing, first_stamp, head, last_stamp, listing, reason_of, status
+from sglang_probe.collect.files import Listing, first_stamp, head, last_stamp, listing, may_have_rank, reason_of, status
 from sglang_probe.collect.refusal import HINT, PROBE_IT, refusal
 from sglang_probe.collect.report import Tally
 
@@ -104,7 +104,10 @@ def _in_directory(directory: Path, tally: Tally, *, all_runs: bool) -> list[Sour
 
 
 def _in_runs(directory: Path, runs: tuple[RunEntry, ...], tally: Tally, *, all_runs: bool) -> list[Source]:
-    wanted = list(runs) if all_runs else _newest(runs)
+    passed_over = 0 if all_runs else _rankless(runs)
+    wanted = list(runs) if all_runs else _newest(runs[passed_over:])
+    for run in runs[:passed_over]:
+        tally.add("rankless_run", str(run.path))
     tally.other_runs += len(runs) - len(wanted)
     for run in wanted:
         _tally_unread(run.special, [one for one in run.refused if one[0] not in run.files], tally)
@@ -126,6 +129,12 @@ def _unseen(there: Listing, entries: list[RunEntry]) -> Iterator[tuple[Path, str
     for entry in entries:
         if entry.started_ns is None and entry.refused:
             yield entry.path, entry.refused[0][1]
+
+
+def _rankless(runs: tuple[RunEntry, ...]) -> int:
+    """Return how many of the newest runs have no rank; 0 where none has one. A process that only asks for the server's
+    help, or imports a module of it, makes a run, too."""
+    return next((position for position, run in enumerate(runs) if may_have_rank(run.files)), 0)
 
 
 def _newest(runs: tuple[RunEntry, ...]) -> list[RunEntry]:

@@ -319,7 +319,10 @@ def test_events_that_a_full_disk_swallowed_are_counted_in_the_file_once_there_is
 def test_a_call_through_the_class_says_the_same_as_one_through_the_instance(probe: Any, target: MakeTarget) -> None:
     """As later patches and SGLang's own plugins call it: `before = Runner.load; before(runner, 3, rank=2)`."""
     told: list[dict[str, Any]] = []
-    reader = Reader(begin=lambda call: told.append(dict(call.arguments)) or {})
+
+    def listen(call: Any) -> dict[str, Any]:
+        told.append(dict(call.arguments))
+        return {}
 
     class Runner:
         def load(self, size: int, rank: int = 0) -> int:
@@ -329,6 +332,7 @@ def test_a_call_through_the_class_says_the_same_as_one_through_the_instance(prob
         def share(size: int) -> int:
             return size
 
+    reader = Reader(begin=listen)
     rows = [target("Runner.load", reader=reader), target("Runner.share", reader=reader)]
     hooked = probe.hook(rows, Runner=Runner).Runner
     runner = hooked()

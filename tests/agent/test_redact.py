@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+import threading
+import time
+from collections.abc import Sequence
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sglang_probe.agent.exceptions import describe
 from sglang_probe.agent.provenance import environment, given_arguments
-from sglang_probe.agent.redact import MARK, redact, redact_argv, redact_text
+from sglang_probe.agent.redact import MARK, redact, redact_argv, redact_tail, redact_text
+from sglang_probe.events.names import CUT_MARK, MAX_MESSAGE_BYTES, MAX_STACKTRACE_BYTES, MAX_VALUE_BYTES
 
 SECRET = "s3cr3tValue0123456789"
 
@@ -99,3 +107,83 @@ def test_secrets_in_texts_in_their_other_spellings(text: str) -> None:
 
 def test_a_secret_that_looks_like_a_flag_is_hidden() -> None:
     assert redact_argv(["--api-key", f"--{SECRET}", "--tp", "2"]) == ["--api-key", MARK, "--tp", "2"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"sk_production_api_key={SECRET}",
+        f"auth=Bearer {SECRET}",
+        f"auth: https://user:a,{SECRET}@host",
+        f"https://user:p@{SECRET}@host",
+    ],
+)
+def test_a_secret_behind_what_looks_like_another_is_hidden(text: str) -> None:
+    assert SECRET not in redact_text(text)
+
+
+MEGABYTE = 1_000_000
+NAMES = ("secret", "password", "auth", "token", "api_key", "Bearer", "Basic ", "?", "&a", "://", "a://", "sk-", "sk_",
+         "hf_", "xoxb-", "AKIA", "'", "=")  # fmt: skip
+FILLS = ("a", "a-", "abc.", "-", "_", " ", "\n", ":", "=", "/", "@", "?", "0", "'", "\u00e9", "\U0001f600", "\0")
+MIXED = [name + times * fill for name in NAMES for fill in FILLS for times in (1, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("repeats", "size"),
+    [*(((one,), MEGABYTE) for one in (*NAMES, *FILLS, "a-secret-", "?token=")), (MIXED, MEGABYTE // 50)],
+    ids=lambda value: None if isinstance(value, int) or len(value) > 1 else repr(value[0]),
+)
+def test_a_text_costs_what_its_length_is_whatever_it_repeats(repeats: Sequence[str], size: int) -> None:
+    for repeat in repeats:
+        text = repeat * (size // len(repeat))
+        began = time.thread_time()
+        redact_text(text, 4 * MEGABYTE)
+        assert time.thread_time() - began < 5, repeat  # 0.3 s for a megabyte where it is linear, else hours
+
+
+def test_a_host_that_raises_a_huge_text_is_not_held() -> None:
+    error = RuntimeError("a-" * (16 * MEGABYTE))
+    began = time.thread_time()
+    described = describe(error, threading.local())
+    assert time.thread_time() - began < 5
+    assert len(described["message"]) == MAX_MESSAGE_BYTES
+    assert len(described["stacktrace"]) == MAX_STACKTRACE_BYTES
+
+
+@pytest.mark.parametrize("before", range(0, 3 * len(SECRET), 3))
+@pytest.mark.parametrize("shape", ["https://user:{}@host", "api_key={}", "Authorization: Bearer {}", "hf_{}"])
+def test_a_secret_that_lies_across_a_cut_does_not_leak_by_half(shape: str, before: int) -> None:
+    secret = SECRET.replace("_", "")
+    most, said = 200, shape.format(secret)
+    head = redact_text("x" * (most - before) + " " + said + " y" * MEGABYTE, most)
+    tail = redact_tail("y " * MEGABYTE + said + " " + "x" * (most - before), most)
+    for clean in (head, tail):
+        assert CUT_MARK in clean and len(clean) <= most
+        assert not any(secret[at : at + 4] in clean for at in range(len(secret) - 3))
+
+
+def test_a_text_that_was_cut_says_so_even_where_hiding_made_it_short() -> None:
+    text = f"api_key={SECRET * 100} and much more {'z ' * MEGABYTE}"
+    assert redact_text(text, len(SECRET) * 50) == f"api_key={MARK}{CUT_MARK}"
+
+
+def test_values_are_cut_where_they_are_cleaned() -> None:
+    long = "v" * MEGABYTE
+    values = [*redact({"template": long, "list": [long]}).values(), redact_argv([long])[0]]
+    texts = [value if isinstance(value, str) else value[0] for value in values]
+    texts += environment({"SGLANG_X": long}).values()
+    assert {(MAX_VALUE_BYTES, True)} == {(len(text), text.endswith(CUT_MARK)) for text in texts}
+
+
+@given(st.text(), st.integers(100, 300))
+def test_what_holds_no_secret_is_only_cut(text: str, most: int) -> None:
+    text = text.translate({ord(sign): "." for sign in ":=@?&-_"}) * 20
+    data = text.encode("utf-8", "replace")
+    room = most - len(CUT_MARK)
+    head, tail = redact_text(text, most), redact_tail(text, most)
+    if len(data) <= most:
+        assert text == head == tail
+    else:
+        assert head == data[:room].decode("utf-8", "ignore") + CUT_MARK
+        assert tail == CUT_MARK + data[len(data) - room :].decode("utf-8", "ignore")

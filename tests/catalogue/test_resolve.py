@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import textwrap
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -247,6 +248,49 @@ def test_modules_that_import_a_name_from_each_other_lead_nowhere(how: str) -> No
     files = {"sglang/a.py": how.format("b").encode(), "sglang/b.py": how.format("a").encode()}
     (row,) = resolve(source_of(files), [Target("weights.load", "sglang.a", "load", "", "a test")])
     assert row.fingerprint is None
+
+
+MANY = range(11)
+TANGLED = {
+    "stars": "from sglang.m{other} import *\n",
+    "stars in try": "try:\n    from sglang.m{other} import *\nexcept ImportError:\n    pass\n",
+    "stars under conditions": "if c{other}:\n    from sglang.m{other} import *\n",
+    "names under conditions": "if c{other}:\n    from sglang.m{other} import load\n",
+    "classes under conditions": "if c{other}:\n    from sglang.m{other} import Runner\n",
+    "other names": "if c{other}:\n    from sglang.m{other} import load as x{other}\n    load = x{other}\n",
+}
+
+
+@pytest.mark.parametrize("path", ["load", "Runner.load"])
+@pytest.mark.parametrize("how", TANGLED)
+def test_modules_that_all_lead_to_one_another_hold_nobody(how: str, path: str) -> None:
+    files = {
+        f"sglang/m{one}.py": "".join(TANGLED[how].format(other=other) for other in MANY if other != one).encode()
+        for one in MANY
+    }
+    targets = [Target("weights.load", f"sglang.m{one}", path, "", "a test") for one in MANY]
+    began = time.thread_time()
+    rows = resolve(source_of(files), targets)
+    assert time.thread_time() - began < 10  # a moment, where every way through them would take hours
+    assert {None} == {row.fingerprint for row in rows}
+    assert all(row.reason for row in rows if row.state == "failed")
+
+
+@pytest.mark.parametrize(("text", "path"), [("load = x0\n", "load"), ("class Runner:\n    load = x0\n", "Runner.load")])
+def test_a_name_that_doubles_at_each_step_holds_nobody(text: str, path: str) -> None:
+    steps = "".join(f"x{step} = x{step + 1} if c else x{step + 1}\n" for step in range(60))
+    began = time.thread_time()
+    row = row_of(steps + text, path)
+    assert time.thread_time() - began < 10
+    assert "failed" == row.state and row.reason and "lead to one another" in row.reason
+
+
+def test_a_name_at_the_end_of_a_tangle_is_found() -> None:
+    stars = {one: "".join(f"from sglang.m{other} import *\n" for other in MANY if other != one) for one in MANY}
+    stars[MANY[-1]] += "def load(): return 1\n"
+    files = {f"sglang/m{one}.py": text.encode() for one, text in stars.items()}
+    (row,) = resolve(source_of(files), [Target("weights.load", "sglang.m0", "load", "", "a test")])
+    assert row_of("def load(): return 1\n").fingerprint == row.fingerprint
 
 
 def test_of_two_definitions_under_a_condition_the_first_is_taken() -> None:

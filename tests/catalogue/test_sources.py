@@ -192,6 +192,12 @@ def test_a_file_that_unpacks_to_more_than_any_module_has_is_refused(
             open_source(str(named)).module(MODULE)
 
 
+def test_no_file_is_read_that_is_several_times_the_largest_module(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {**FILES, RUNNER: b"x=1\n" * (1 << 20)})
+    with pytest.raises(Unreadable, match="bytes"):
+        open_source(str(root)).module(MODULE)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
 def test_a_file_that_this_user_may_not_read_is_unreadable(tmp_path: Path) -> None:
     root = write_tree(tmp_path)

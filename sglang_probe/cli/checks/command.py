@@ -19,7 +19,9 @@ _ENDS = "cm"
 _KEPT = frozenset("bBdEIOPqRsSuvWX")
 _OTHER = frozenset("hix?V")
 """Flags of Python that a question must not carry: help, interaction, a skipped line."""
-_RUNNERS = frozenset({"conda", "hatch", "mamba", "pdm", "pipenv", "poetry", "supervisord", "supervisorctl"})
+_RUNNERS = frozenset(
+    {"conda", "hatch", "mamba", "nox", "pdm", "pipenv", "pipx", "poetry", "supervisorctl", "supervisord", "tox"}
+)
 """Written in Python themselves, they start a program with another one."""
 _LONG = "--check-hash-based-pycs"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -103,4 +104,13 @@ def _in_user_site(name: str, facts: Facts) -> str:
 
 
 def _python(asked: Asked) -> str:
-    return shlex.quote(asked.python)
+    """Return that Python as a shell takes it: a path with a newline or an escape in it as `$'...'`, on one line."""
+    path = asked.python
+    if path.isprintable():
+        return shlex.quote(path)
+    plain = (one if one.isprintable() and one not in "\\'" else _bytes(one) for one in path)
+    return f"$'{''.join(plain)}'"
+
+
+def _bytes(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,21 +20,38 @@ RUN_ID: Final = "SGLANG_PROBE_RUN_ID"
 OWN: Final = ("SGLANG_PROBE", DIRECTORY, RUN_ID, "SGLANG_PROBE_RUN_MAKER", "SGLANG_PROBE_PYTHON")
 """The variables that the probe reads."""
 OF_TESTS: Final = frozenset({"SGLANG_PROBE_FAKE_GPUS", "SGLANG_PROBE_LANES", "SGLANG_PROBE_WHEELS"})
+_A_RUN_ID: Final = "20261129T184500Z-3fa9c1"
+"""As long as the ids that the agent makes."""
+_LONGEST_FILE_NAME: Final = 128
+"""Host name, process and start time: a path has a longest length, too."""
 LITTLE_BYTES: Final = 64 << 20
 """A start of eight ranks writes under 5 MB, and a disk is rarely the probe's alone."""
 
 
 def place_facts(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Look at the directory of runs that a server started here would use; nothing is made or written."""
-    given = environment.get(DIRECTORY) or None
-    facts: dict[str, Any] = {"given": given, "path": None, "exists": None, "nearest": None, "why": None}
-    facts |= {"is_directory": None, "writable": None, "read_only": None, "free_bytes": None, "free_inodes": None}
+    """Look at where a server started here would write: the directory of runs, and its own in it. Nothing is made."""
+    given, run_id = environment.get(DIRECTORY) or None, environment.get(RUN_ID) or None
+    facts: dict[str, Any] = {"given": given, "path": None, "run_id": run_id, "run": None}
+    facts |= dict.fromkeys(("exists", "nearest", "why", "is_directory", "writable", "read_only"))
+    facts |= {"free_bytes": None, "free_inodes": None}
     try:
-        facts["path"] = str(Path(given or DEFAULT).absolute())
+        facts["path"] = os.path.abspath(given or DEFAULT)  # noqa: PTH100 - `link/..` as the agent reads it
         facts |= _nearest(Path(facts["path"]))
+        facts["run"] = run_directory(facts["path"], run_id or _A_RUN_ID)
+        own = _nearest(Path(facts["run"]))
+        facts |= own if own["exists"] and run_id else {}
+        with suppress(FileNotFoundError, NotADirectoryError):
+            Path(facts["run"], "-" * _LONGEST_FILE_NAME).stat()
+        facts["run"] = facts["run"] if run_id else None  # that was an id for length alone
     except (OSError, ValueError) as error:
         facts["why"] = getattr(error, "strerror", None) or str(error)
     return facts
+
+
+def run_directory(directory: str, run_id: str) -> str:
+    """Return the directory in which a server with this run id writes, as the agent names it."""
+    readable = run_id.encode("utf-8", "replace").decode()
+    return str(Path(directory, re.sub(r"[^A-Za-z0-9._+=@:-]|^\.+", "_", readable) or "_"))
 
 
 def _nearest(path: Path) -> dict[str, Any]:
@@ -43,6 +62,9 @@ def _nearest(path: Path) -> dict[str, Any]:
     with suppress(FileNotFoundError, NotADirectoryError):
         path.stat()
     nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
+    longest = os.pathconf(nearest, "PC_NAME_MAX") if nearest.is_dir() else None
+    if longest and any(len(os.fsencode(name)) > longest for name in path.relative_to(nearest).parts):
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))  # the system says so once its parent is made
     found = {"exists": nearest == path, "nearest": str(nearest), "is_directory": nearest.is_dir()}
     if not found["is_directory"]:
         return found
@@ -59,7 +81,10 @@ def _nearest(path: Path) -> dict[str, Any]:
 def judge_place(facts: Facts) -> Check:
     """Where events cannot be written, nothing is recorded."""
     other = f"set {DIRECTORY} to a directory that can be written"
-    path, details = facts["path"], dict(facts)
+    path, run, details = facts["path"], facts["run"], dict(facts)
+    if run is not None and (facts["why"] is not None or facts["nearest"] == run):
+        path = run
+        other = f"set {RUN_ID} to another id, or unset it" if facts["run_id"] else other
     if facts["why"] is not None:
         where = printable(path or facts["given"] or DEFAULT)
         return Check("run_directory", "error", f"{where}: {facts['why']}", other, details)
@@ -81,7 +106,8 @@ def judge_place(facts: Facts) -> Check:
         return Check("run_directory", "warning", f"{shown}: only {left}", f"free some space, or {other}", details)
     if facts["given"] and not Path(facts["given"]).is_absolute():
         says = f"{shown}, {free}: {DIRECTORY} is relative, to the directory in which the server starts"
-        return Check("run_directory", "warning", says, f"to have one place for all: {DIRECTORY}={shown}", details)
+        fixed = f"to have one place for all: {DIRECTORY}={printable(facts['path'])}"
+        return Check("run_directory", "warning", says, fixed, details)
     return Check("run_directory", "ok", f"{shown}, {free}", None, details)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sglang_probe.cli.checks.model import Check, State
-from sglang_probe.report.plain import counted
+from sglang_probe.report.plain import counted, printable
 
 MARKS: Final[dict[State, str]] = {"ok": "ok", "warning": "warn", "error": "FAIL", "unknown": "?"}
 COLOURS: Final[dict[State, str]] = {"ok": "32", "warning": "33", "error": "31", "unknown": "36"}
@@ -24,9 +24,9 @@ def checks_text(checks: Sequence[Check], width: int, *, colour: bool = False) ->
 def _lines(check: Check, width: int, colour: bool) -> list[str]:
     indent = " " * (_MARK + _NAME)
     head = f"{MARKS[check.state]:<{_MARK}}{check.check:<{_NAME - 1}} "
-    lines = _wrapped(check.says, width, head, indent)
+    lines = _wrapped(printable(check.says), width, head, indent)
     if check.do:
-        lines += _wrapped(check.do, width, f"{indent}-> ", f"{indent}   ")
+        lines += _wrapped(printable(check.do), width, f"{indent}-> ", f"{indent}   ")
     if colour:
         mark = MARKS[check.state]
         lines[0] = f"\x1b[{COLOURS[check.state]}m{mark}\x1b[0m{lines[0][len(mark) :]}"

@@ -162,6 +162,9 @@ def test_what_only_calls_itself_python_is_one_line_and_exit_2(
         (["./python-of-nobody"], "cannot be started"),
         (["./loop"], "./loop is no Python"),
         (["./conda", "run", "python"], "./conda starts a program with another Python"),
+        (["./pipx", "run", "sglang"], "./pipx starts a program with another Python"),
+        (["./tox"], "./tox starts a program with another Python"),
+        (["./nox", "-s", "serve"], "./nox starts a program with another Python"),
         (["./sglang-probe", "run"], "./sglang-probe is this probe"),
         ([sys.executable, "-Z"], "-Z is no flag of Python"),
         ([sys.executable, "-W"], "-W needs a value"),
@@ -175,7 +178,7 @@ def test_what_is_no_python_is_one_line_and_exit_2(
     shutil.move(script("x", "\x7fELF nonsense"), tmp_path / "python")
     (tmp_path / "python-of-nobody").symlink_to("python")
     script("loop", "#!./loop\n")
-    for name in ("conda", "sglang-probe"):
+    for name in ("conda", "pipx", "tox", "nox", "sglang-probe"):
         script(name, f"#!{sys.executable}\nraise SystemExit('started')\n")
 
     refused = probe("doctor", "--", *words)

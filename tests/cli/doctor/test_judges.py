@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sglang_probe.agent.runs import join_run
 from sglang_probe.cli.checks import interpreter, packages, place
 from sglang_probe.cli.checks.command import Asked, asked_about, split_flags
 from sglang_probe.cli.checks.model import Check, State
@@ -194,7 +198,7 @@ def test_another_copy_of_the_probe_is_told_from_a_foreign_sitecustomize(tmp_path
 
 ROOM: dict[str, Any] = {
     "given": "/runs", "path": "/runs", "exists": True, "nearest": "/runs", "why": None, "is_directory": True,
-    "writable": True, "read_only": False, "free_bytes": 1 << 40, "free_inodes": 9,
+    "writable": True, "read_only": False, "free_bytes": 1 << 40, "free_inodes": 9, "run": None, "run_id": None,
 }  # fmt: skip
 
 
@@ -223,6 +227,59 @@ def test_a_place_for_events_is_judged_by_what_can_be_written_there(more: dict[st
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40))
 def test_any_directory_can_be_asked_about(given_directory: str) -> None:
     assert place.judge_place(place.place_facts({"SGLANG_PROBE_DIR": given_directory})).check == "run_directory"
+
+
+@pytest.mark.parametrize("in_the_way", ["file", "dangling link", "long name", "long name in no directory yet"])
+@pytest.mark.parametrize("run_id", ["night", ".hidden/../night"])
+def test_a_run_whose_own_directory_cannot_be_made_is_an_error(tmp_path: Path, in_the_way: str, run_id: str) -> None:
+    runs, run = tmp_path / "runs", Path(place.run_directory(str(tmp_path / "runs"), run_id))
+    if "yet" not in in_the_way:
+        runs.mkdir()
+    if in_the_way == "file":
+        run.write_text("")
+    elif in_the_way == "dangling link":
+        run.symlink_to(tmp_path / "nowhere")
+    else:
+        run_id *= 300
+
+    found = place.judge_place(place.place_facts({"SGLANG_PROBE_DIR": str(runs), "SGLANG_PROBE_RUN_ID": run_id}))
+
+    assert (found.state, "SGLANG_PROBE_RUN_ID" in (found.do or "")) == ("error", True)
+
+
+def test_a_directory_of_runs_in_which_no_file_can_have_a_name_is_an_error(tmp_path: Path) -> None:
+    deep, longest = str(tmp_path), os.pathconf(tmp_path, "PC_PATH_MAX") - 1
+    deep += "/d" * ((longest - 30 - len(deep)) // 2)
+
+    found = place.judge_place(place.place_facts({"SGLANG_PROBE_DIR": deep}))
+
+    assert (found.state, "SGLANG_PROBE_DIR" in (found.do or "")) == ("error", True)
+
+
+def test_a_directory_of_runs_whose_name_no_directory_can_have_is_an_error(tmp_path: Path) -> None:
+    found = place.judge_place(place.place_facts({"SGLANG_PROBE_DIR": str(tmp_path / "no" / ("a" * 300))}))
+
+    assert (found.state, "SGLANG_PROBE_DIR" in (found.do or "")) == ("error", True)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_run_that_has_its_directory_is_written_on(tmp_path: Path, made: bool) -> None:
+    if made:
+        (tmp_path / "night").mkdir()
+
+    found = place.judge_place(place.place_facts({"SGLANG_PROBE_DIR": str(tmp_path), "SGLANG_PROBE_RUN_ID": "night"}))
+
+    assert found.state == "ok"
+    assert [one.name for one in tmp_path.iterdir()] == ["night"] * made
+
+
+@given(st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=40), st.sampled_from(["runs", "/a/../b"]))
+def test_the_directory_of_a_run_is_named_as_the_agent_names_it(run_id: str, directory: str) -> None:
+    run = join_run({"SGLANG_PROBE_RUN_ID": run_id, "SGLANG_PROBE_DIR": directory})
+
+    asked = place.place_facts({"SGLANG_PROBE_RUN_ID": run_id, "SGLANG_PROBE_DIR": directory})
+
+    assert (asked["path"], asked["run"]) == (run.directory, run.path)
 
 
 def test_a_directory_of_runs_that_is_asked_about_is_not_made(tmp_path: Path) -> None:
@@ -257,6 +314,34 @@ def test_the_text_keeps_to_its_width_and_names_what_is_in_the_way(checks: list[C
     assert all(len(line) <= width for line in text.splitlines())
     assert works(checks) is not any(check.state == "error" for check in checks)
     assert ("would not work" in text) is not works(checks)
+
+
+HOSTILE = "/opt/\x1b[2J\u202e a\nb\t'c\\udcff/python"
+
+
+@given(st.text() | st.just(HOSTILE), st.sampled_from(get_args(State)))
+def test_nothing_that_a_path_holds_acts_on_the_terminal(path: str, state: State) -> None:
+    text = checks_text([Check("python", state, path, f"{path} -m pip install wrapt")], 80)
+
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_a_newline_in_a_path_is_seen() -> None:
+    assert "a\\nb" in checks_text([Check("python", "ok", "/opt/a\nb")], 80)
+
+
+@pytest.mark.parametrize(
+    "path", ["/opt/python", "/opt/a b/python", "/opt/it's/python", HOSTILE, "/opt/\\n\n'\\/\udcff"]
+)
+def test_what_is_to_be_typed_names_that_very_python(path: str) -> None:
+    absent = facts(imports={"wrapt": {"missing": True, "error": None}, "structlog": {"missing": True, "error": None}})
+    (wrapt, *_) = packages.judge_packages(absent, replace(ASKED, python=path), has_gpu=False)
+    word = (wrapt.do or "").partition(" -m pip")[0]
+
+    said = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True, timeout=60).stdout
+
+    assert word.isprintable()
+    assert os.fsdecode(said) == path
 
 
 def test_colour_marks_the_state_alone() -> None:
