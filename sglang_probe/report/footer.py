@@ -59,8 +59,10 @@ def _gaps(run: Run) -> Iterator[str]:
             yield f"{counted(process.lost_events, 'event')} of {who} lost{dropped}"
     for target in run.health.failed_targets:
         yield f"hook {target.state}: {target.target}{f' ({target.reason})' if target.reason else ''}"
-    if run.health.absent_roles and not partial:  # a module that is not loaded yet is not hooked yet
-        yield f"no hook for: {', '.join(run.health.absent_roles)}"
+    loaded = {target.role for process in run.processes for target in process.targets}
+    absent = [role for role in run.health.absent_roles if role in loaded or not loaded]
+    if absent and not partial:  # a module that was not loaded, yet or ever, says nothing of its hooks
+        yield f"no hook for: {', '.join(absent)}"
     for degraded in run.health.degraded:
         if degraded.reason not in NOT_YET_REASONS:  # said beside the values that it cost, and over by itself
             yield _degradation(degraded)

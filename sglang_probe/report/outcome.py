@@ -68,7 +68,7 @@ def _ready(run: Run) -> str:
         return f"READY{after}"
     if len(gone) == len(run.processes):
         errors = any(later.kind == "error" for later in run.later)
-        recorded = "see what came later" if errors else "no error was recorded"
+        recorded = "see what came later" if errors else "no error was recorded: stopped or killed, both look like this"
         they = "its one process is gone" if len(gone) == 1 else f"all {len(gone)} processes are gone"
         return f"READY{after}, now ended: {they} ({recorded})"
     running = [process for process in run.processes if process.alive]

@@ -31,7 +31,8 @@ def test_the_story_is_told_by_run_and_timeline_alone(
     said = re.sub(r"\n {10}", " ", told)  # lines of the head that went on below themselves
     ranks = rf"(?:(?:all|\d of) {RANKS} ranks|TP\d)"
     outcome = re.search(rf"^outcome +FAILED in kv\.profile on {ranks}: the budget is negative", said, re.MULTILINE)
-    why = re.search(r"^why +rest (= .* GiB) on (TP\d).*; minimum viable fraction 0\.7692$", said, re.MULTILINE)
+    who = r"TP\d|\d ranks alike"  # the tightest may have been ended before it said what it computed
+    why = re.search(rf"^why +rest (= .* GiB) on ({who}).*; minimum viable fraction 0\.7692$", said, re.MULTILINE)
     error = re.search(r"^error +(\w+: .*)$", told, re.MULTILINE)
     assert outcome
     assert why
@@ -46,5 +47,6 @@ def test_the_story_is_told_by_run_and_timeline_alone(
         assert re.search(r"^ +allreduce\.buffers Custom\S+ +ok .* 0\.0\d\d$", block, re.MULTILINE)
         # SGLang kills the peers of the rank that fails, and some of them before they have said what they computed.
         assert FORMULA in block or re.search("^interrupted in kv", block, re.MULTILINE)
-    assert FORMULA in blocks[why[2]]
-    assert "minimum viable fraction = 1 - 21.697 / 93.999 = 0.7692" in blocks[why[2]]
+    blamed = [blocks[why[2]]] if why[2] in blocks else [text for text in blocks.values() if FORMULA in text]
+    assert blamed
+    assert all("minimum viable fraction = 1 - 21.697 / 93.999 = 0.7692" in text for text in blamed)

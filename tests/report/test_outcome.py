@@ -13,6 +13,8 @@ from sglang_probe.report.outcome import headline, why
 from sglang_probe.report.text import timeline_text
 from sglang_probe.timeline.model import Budget, Device, Later, Process, Run, Step, Timeline
 
+QUIET = "no error was recorded: stopped or killed, both look like this"
+
 
 def changed(timeline: Timeline, **more: Any) -> Timeline:
     """The timeline with fields of its one run changed."""
@@ -107,8 +109,8 @@ def a_ready_run(ready: Timeline, *alive: bool | None) -> Run:
     [
         ([True, True], ""),
         ([None, None], ""),
-        ([False], ", now ended: its one process is gone (no error was recorded)"),
-        ([False, False, False], ", now ended: all 3 processes are gone (no error was recorded)"),
+        ([False], f", now ended: its one process is gone ({QUIET})"),
+        ([False, False, False], f", now ended: all 3 processes are gone ({QUIET})"),
         ([False, True, True], ", but TP0 is gone; role0, role1 still run"),
         ([False, False, True], ", but TP0, role0 are gone; role1 still runs"),
         ([False, None], ", but TP0 is gone"),
