@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sglang_probe.catalogue.environments import is_python, metadata_in, package_in, sites_of
 from sglang_probe.catalogue.errors import SourceError, Unreadable
 from sglang_probe.catalogue.wheels import Say, silent, version_in, wheel_of
 
@@ -67,23 +68,25 @@ class Source:
         return None
 
 
-def open_source(named: str | None = None, say: Say = silent) -> Source:
+def open_source(named: str | None = None, say: Say = silent, option: str = "--sglang") -> Source:
     """Return the SGLang that `named` names: a version, a path, or (None, `installed`) the one of this environment.
 
-    A version whose wheel is not kept is downloaded, and `say` hears of it.
+    A version whose wheel is not kept is downloaded, and `say` hears of it. `option` is what the user named it with.
 
     Raises:
         SourceError: there is none, or it cannot be read; the text names the value.
     """
     if named is None or named == INSTALLED:
-        return installed()
+        return installed(option)
     version = version_in(named)
     if version is not None:
         return from_wheel(wheel_of(version, say))
     path = Path(named)
     try:
         if named and path.is_dir():  # an empty path is the current directory, which nobody named
-            return from_tree(path)
+            return from_environment(path) if _is_environment_alone(path) else from_tree(path)
+        if named and is_python(path):
+            return from_environment(path)
         if path.is_file():
             return from_wheel(path)
         there = bool(named) and path.exists()
@@ -91,7 +94,7 @@ def open_source(named: str | None = None, say: Say = silent) -> Source:
         raise SourceError(f"{named!r} cannot be looked at: {getattr(error, 'strerror', None) or error}") from error
     if there:
         raise SourceError(f"{named!r} is neither a wheel nor a directory; name one, or a version such as 0.5.14")
-    raise SourceError(f"{named!r} is not there; name a wheel, a source tree or a version such as 0.5.14")
+    raise SourceError(f"there is no such path: {named!r}; name a wheel, a source tree or a version such as 0.5.14")
 
 
 def from_wheel(path: Path) -> Source:
@@ -131,15 +134,44 @@ def from_tree(root: Path) -> Source:
     Raises:
         SourceError: no package `sglang` is inside.
     """
-    package = next((one for one in (root / "python" / "sglang", root / "sglang", root) if (one / "srt").is_dir()), None)
+    package = _package_in_tree(root)
     if package is None:
         raise SourceError(
-            f"{str(root)!r} holds neither sglang/srt nor python/sglang/srt; name a checkout of SGLang, or its package"
+            f"{str(root)!r} holds neither sglang/srt nor python/sglang/srt, and is no Python environment;"
+            " name a checkout of SGLang, its package, or a venv"
         )
     return _from_package(package, "tree")
 
 
-def installed() -> Source:
+def from_environment(named: Path) -> Source:
+    """Return the SGLang of a Python environment, named by its root (a venv) or by its interpreter, which is not run.
+
+    Raises:
+        SourceError: none is installed there.
+    """
+    sites = sites_of(named)
+    package = package_in(sites)
+    if package is None:
+        raise SourceError(
+            f"no SGLang is installed in the Python environment {str(named)!r}; name another, or a version"
+        )
+    found = _from_package(package, "installed")
+    metadata = None if found.version else metadata_in(sites)
+    if metadata is None:
+        return found
+    version = _METADATA_VERSION.search(metadata.read_text("utf-8", "replace"))
+    return Source(found.path, version[1] if version else None, found.kind, found.read)
+
+
+def _is_environment_alone(root: Path) -> bool:
+    return _package_in_tree(root) is None and bool(sites_of(root))
+
+
+def _package_in_tree(root: Path) -> Path | None:
+    return next((one for one in (root / "python" / "sglang", root / "sglang", root) if (one / "srt").is_dir()), None)
+
+
+def installed(option: str = "--sglang") -> Source:
     """Return the SGLang that this Python would import, found without importing it.
 
     Raises:
@@ -153,7 +185,7 @@ def installed() -> Source:
     package = next((place for place in places if (place / "srt").is_dir()), None)
     if package is None:
         where = f"what is at {str(places[0])!r} holds no srt" if places else f"none is installed in {sys.prefix}"
-        raise SourceError(f"no SGLang here: {where}; name one: --sglang VERSION or --sglang PATH")
+        raise SourceError(f"no SGLang here: {where}; name one: {option} VERSION or {option} PATH")
     found = _from_package(package, "installed")
     return found if found.version else Source(found.path, _installed_version(), found.kind, found.read)
 

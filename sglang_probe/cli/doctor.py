@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     doorbell = doorbell_directory()
     inherited = initial_environment()
     asked = asked_about(words, _cwd())
-    answer = ask(asked, _environment(inherited, doorbell), args.timeout)
+    answer = ask(asked, _environment(inherited, doorbell) | _kept(asked.variables), args.timeout)
+    inherited |= asked.variables
     found = gpus.devices(answer.nvml)
     running = _processes(found)
     checks = _checks(asked, answer, doorbell, inherited, running)
@@ -93,10 +94,11 @@ def initial_environment() -> dict[str, str]:
 
 def _environment(inherited: Mapping[str, str], doorbell: str) -> dict[str, str]:
     """Return what `run` would set, with the probe's switch on: whether it is off is a check of its own."""
-    environment = injected(inherited, doorbell)
-    for name in (interpreter.REFERENCE, "SGLANG_PROBE"):
-        environment.pop(name, None)
-    return environment
+    return _kept(injected(inherited, doorbell))
+
+
+def _kept(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in {interpreter.REFERENCE, "SGLANG_PROBE"}}
 
 
 def _processes(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
     sglang-probe targets
     sglang-probe targets --sglang 0.5.23                      a release: its wheel is downloaded where it is missing
     sglang-probe targets --sglang path/to/sglang              a wheel, a checkout, an unpacked wheel or sdist
+    sglang-probe targets --sglang /opt/venv                   a Python environment, or its bin/python, which is not run
     sglang-probe targets --sglang 0.5.23 --against installed  only what differs: an upgrade, before it is rolled out
 
 SGLang's files are read; nothing of it is imported. Wheels are kept in SGLANG_PROBE_WHEELS, else in sglang-probe/wheels
@@ -38,9 +39,16 @@ SCHEMA = "targets/1.0"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take which SGLang, and how to show it."""
-    parser.add_argument("--sglang", metavar="VERSION|PATH", default=INSTALLED, help="default: the one installed here")
-    parser.add_argument("--against", metavar="VERSION|PATH", help="show what differs from this one")
-    parser.add_argument("--all", action="store_true", help="print absent rows too")
+    parser.add_argument(
+        "--sglang",
+        metavar="VERSION|PATH",
+        default=INSTALLED,
+        help="default: the one installed here; see above for paths",
+    )
+    parser.add_argument(
+        "--against", metavar="VERSION|PATH", help="show what differs from this one: named as for --sglang, or installed"
+    )
+    parser.add_argument("--all", action="store_true", help="print every row, absent ones too, with its fingerprint")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 
 
@@ -76,7 +84,7 @@ def document(source: Source, rows: list[Row], base: Source | None = None, before
 
 def _open(option: str, named: str) -> Source:
     try:
-        return open_source(named, lambda line: tell(f"{printable(line)}\n"))
+        return open_source(named, lambda line: tell(f"{printable(line)}\n"), option)
     except SourceError as error:
         raise BadUse(f"{option}: {error}" if option == "--against" else str(error)) from error
 

@@ -23,13 +23,13 @@ _STATE = len("unknown body") + 2
 
 
 def matrix_text(source: Source, rows: Sequence[Row], width: int, *, everything: bool, colour: bool = False) -> str:
-    """Return the whole matrix; absent rows are only counted, unless `everything`."""
-    shown = [row for row in rows if everything or row.state != "absent"]
-    absent = len(rows) - len(shown)
-    parts = [_head(source, rows, width), _summary(rows, width), *_blocks(shown, lambda row: _row(row, width), width)]
-    if absent:
-        parts.append(paragraph(f"{counted(absent, 'absent row')} not shown; --all shows them.", width))
-    return page(parts, colour)
+    """Return head and summary, and the rows that a person should know of in short; `everything`: every row."""
+    parts = [_head(source, rows, width), _summary(rows, width)]
+    if everything:
+        return page([*parts, *_blocks(rows, lambda row: _row(row, width), width)], colour)
+    notable = [row for row in rows if _is_notable(row)]
+    parts += _blocks(notable, lambda row: _in_short(row, width), width)
+    return page([*parts, paragraph("rows and fingerprints: --all", width)], colour)
 
 
 def changes_text(
@@ -38,11 +38,11 @@ def changes_text(
     """Return what differs between two SGLangs: rows whose state or body is another."""
     old = {row.target.name: row for row in before}
     changed = [row for row in rows if _differs(old[row.target.name], row)]
-    head = [*field("against", _which(base), width), *_head(source, rows, width)]
-    blocks = _blocks(changed, lambda row: _change(old[row.target.name], row, width), width)
     same = len(rows) - len(changed)
-    foot = f"{counted(len(changed), 'row differs', 'rows differ')}; {same:,} are the same in both."
-    return page([head, *blocks, paragraph(foot, width)], colour)
+    summary = f"{counted(len(changed), 'row differs', 'rows differ')}; {same:,} are the same in both"
+    head = [*paragraph(summary, width, style="bold"), *field("against", _which(base), width)]
+    blocks = _blocks(changed, lambda row: _change(old[row.target.name], row, width), width)
+    return page([[*head, *_head(source, rows, width)], *blocks], colour)
 
 
 def _which(source: Source) -> str:
@@ -82,6 +82,16 @@ def _blocks(rows: Sequence[Row], draw: Callable[[Row], list[Text]], width: int) 
             lines += [line for row in found if row.target.module == module for line in draw(row)]
         if found:
             yield lines
+
+
+def _is_notable(row: Row) -> bool:
+    """What observes alone may be nested; of a memory role that is told, as its events come from another home."""
+    return row.state in {"unknown body", "failed"} or (row.state == "nested" and row.target.role is not None)
+
+
+def _in_short(row: Row, width: int) -> list[Text]:
+    lines = _line(row.state, None, row.target.path, width)
+    return [*lines, *paragraph(row.reason, width, " " * (4 + _STATE))] if row.reason else lines
 
 
 def _row(row: Row, width: int) -> list[Text]:

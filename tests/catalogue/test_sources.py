@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import json
 import os
 import sys
 from pathlib import Path
@@ -141,10 +142,10 @@ def test_an_index_without_sglang_is_said() -> None:
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("nowhere", "is not there"),
-        ("no\0name", "cannot be looked at|is not there"),
+        ("nowhere", "there is no such path: 'nowhere'"),
+        ("no\0name", "cannot be looked at|there is no such path"),
         ("a" * 300, "cannot be looked at"),
-        ("", "is not there"),
+        ("", "there is no such path"),
         ("/dev/null", "neither a wheel nor a directory"),
         ("empty", "neither sglang/srt"),
         ("text.whl", "cannot be read as a wheel"),
@@ -277,3 +278,69 @@ def test_a_module_without_a_spec_in_the_way_is_said(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "sglang", module)
     with pytest.raises(SourceError, match="cannot be found"):
         open_source()
+
+
+SITE = "lib/python3.11/site-packages"
+METADATA = {"sglang-1.2.3.dist-info/METADATA": "Metadata-Version: 2.1\nName: sglang\nVersion: 1.2.3\n"}
+
+
+def make_environment(root: Path, site: str = SITE) -> Path:
+    """An environment whose Python is a link to nowhere here, as in one that was mounted: it cannot be run."""
+    (root / "bin").mkdir(parents=True)
+    (root / "bin" / "python").symlink_to("/nowhere/python3.11")
+    (root / "pyvenv.cfg").write_text("home = /nowhere\ninclude-system-site-packages = false\n")
+    (root / site).mkdir(parents=True)
+    return root / site
+
+
+@pytest.mark.parametrize("named", [".", "bin/python", SITE])
+@pytest.mark.parametrize("at", [SITE, "lib/python3.10/dist-packages"])
+def test_an_environment_is_named_by_its_root_or_its_python(tmp_path: Path, named: str, at: str) -> None:
+    site = make_environment(tmp_path / "venv", at)
+    write_tree(site, {**FILES, **METADATA})
+    asked = tmp_path / "venv" / (at if named == SITE else named)
+    if named == "bin/python" and "3.11" not in at:
+        asked.unlink()
+        asked.symlink_to("/nowhere/python3")
+    source = open_source(str(asked))
+    assert is_the_made_up_one(source)
+    assert (str(site / "sglang"), "1.2.3") == (source.path, source.version)
+
+
+@pytest.mark.parametrize("by", ["direct_url", "pth"])
+@pytest.mark.parametrize("inside", ["", "python"])
+def test_an_editable_install_of_an_environment_is_found_through_its_links(tmp_path: Path, by: str, inside: str) -> None:
+    site = make_environment(tmp_path / "venv")
+    checkout = tmp_path / "a checkout"
+    package = write_tree(checkout / inside) / "sglang"
+    write_tree(site, METADATA)
+    if by == "pth":
+        (site / "other.pth").write_text(f"# sglang\nimport os\n\n{package.parent}\n")
+    else:
+        url = json.dumps({"url": checkout.as_uri(), "dir_info": {"editable": True}})
+        (site / "sglang-1.2.3.dist-info" / "direct_url.json").write_text(url)
+    source = open_source(str(tmp_path / "venv"))
+    assert is_the_made_up_one(source)
+    assert (str(package), "1.2.3", "installed") == (source.path, source.version, source.kind)
+
+
+def test_an_environment_that_sees_the_packages_of_its_base_has_that_ones_sglang(tmp_path: Path) -> None:
+    base = write_tree(make_environment(tmp_path / "base"))
+    make_environment(tmp_path / "venv")
+    settings = tmp_path / "venv" / "pyvenv.cfg"
+    with pytest.raises(SourceError, match="no SGLang is installed in the Python environment"):
+        open_source(str(tmp_path / "venv"))
+    settings.write_text(f"home = {tmp_path / 'base' / 'bin'}\ninclude-system-site-packages = true\n")
+    assert str(base / "sglang") == open_source(str(tmp_path / "venv")).path
+
+
+@pytest.mark.parametrize(
+    "link", ["", "[]", "{}", '{"url": 1, "dir_info": {"editable": true}}', "\0", '{"dir_info": []}']
+)
+@pytest.mark.parametrize("named", [".", "bin/python"])
+def test_an_environment_without_sglang_is_named_whatever_else_it_holds(tmp_path: Path, link: str, named: str) -> None:
+    site = make_environment(tmp_path / "venv")
+    write_tree(site, {**METADATA, "sglang-1.2.3.dist-info/direct_url.json": link, "a.pth": "\0\n/nowhere\n"})
+    with pytest.raises(SourceError, match="no SGLang is installed in the Python environment") as refused:
+        open_source(str(tmp_path / "venv" / named))
+    assert "\n" not in str(refused.value)

@@ -77,12 +77,24 @@ def test_a_role_without_a_home_is_named_and_the_command_exits_1(probe: Probe, tm
     assert "no home" == document(probe, "--sglang", wheel, code=1)["roles"]["kv.profile"]["state"]
 
 
-def test_absent_rows_are_counted_and_shown_on_demand(probe: Probe, tmp_path: Path) -> None:
+def test_without_all_only_what_is_not_applied_is_shown_and_no_fingerprint(probe: Probe, tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "src", {**whole(), RUNNER: "class ModelRunner:\n    load_model = 1\n"})
+    rows = document(probe, "--sglang", root, code=1)["targets"]
+    shown = probe("targets", "--sglang", root).stdout
+    assert {"unknown body", "nested", "failed", "absent"} == {row["state"] for row in rows}
+    for row in rows:
+        path = row["target"].partition(":")[2]
+        if row["state"] in {"unknown body", "failed"} or (row["state"] == "nested" and row["role"]):
+            assert any(line.split() == [*row["state"].split(), path] for line in shown.splitlines()), row
+    assert [row["fingerprint"] for row in rows if row["fingerprint"] and row["fingerprint"] in shown] == []
+    assert "rows and fingerprints: --all" == shown.splitlines()[-1]
+
+
+def test_absent_rows_are_shown_on_demand(probe: Probe, tmp_path: Path) -> None:
     root = write_tree(tmp_path / "src")
     rows = document(probe, "--sglang", root, code=1)["targets"]
     absent = [row["target"].partition(":")[2] for row in rows if row["state"] == "absent"]
     shown, everything = (probe("targets", "--sglang", root, *more).stdout for more in ((), ("--all",)))
-    assert f"{len(absent)} absent rows not shown" in shown
     assert [name for name in absent if name not in everything] == []
     assert [
         name
@@ -98,8 +110,9 @@ def test_a_body_of_a_release_is_applied_and_says_where_it_is_known(probe: Probe,
     assert releases[-1] == found["sglang"]["version"]
     assert {"applied", "absent", "nested"} == {row["state"] for row in found["targets"]}
     assert all((releases[-1] in row["known_in"]) == (row["fingerprint"] is not None) for row in found["targets"])
-    text = probe("targets", "--sglang", releases[-1]).stdout
-    assert "every memory role has a home" in text and "that we do not know" not in text and "formula: " in text
+    text, everything = (probe("targets", "--sglang", releases[-1], *more).stdout for more in ((), ("--all",)))
+    assert "every memory role has a home" in text and "that we do not know" not in text
+    assert "formula: " in everything and "formula: " not in text and len(text) < len(everything) / 2
 
 
 def test_a_patched_body_in_a_known_release_is_an_unknown_body(probe: Probe, tmp_path: Path, root: Path) -> None:
@@ -126,7 +139,8 @@ def test_what_differs_between_two_is_shown_row_by_row(probe: Probe, tmp_path: Pa
     gone = write_wheel(tmp_path, "1.2.5", {name: text for name, text in FILES.items() if name != RUNNER})
     shown = probe("targets", "--sglang", new, "--against", old)
     assert 1 == shown.returncode
-    assert "1 row differs" in shown.stdout and "other body" in shown.stdout
+    assert shown.stdout.startswith(f"1 row differs; {len(TARGETS) - 1} are the same in both\n")
+    assert "other body" in shown.stdout
     assert "against   1.2.3" in shown.stdout and "sglang    1.2.4" in shown.stdout
     (change,) = document(probe, "--sglang", gone, "--against", old, code=1)["changes"]
     assert ("unknown body", "absent") == (change["before"]["state"], change["after"]["state"])
@@ -192,6 +206,17 @@ def test_an_environment_without_sglang_is_told_how_to_name_one(probe: Probe) -> 
     if refused.returncode != 2:
         pytest.skip("this environment has an SGLang of its own")
     assert "--sglang VERSION" in refused.stderr and refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--sglang", "--against"])
+def test_an_environment_without_sglang_is_told_of_the_option_it_was_named_with(
+    probe: Probe, tmp_path: Path, option: str
+) -> None:
+    other = [] if option == "--sglang" else ["--sglang", write_wheel(tmp_path, "1.2.3")]
+    refused = probe("targets", *other, option, "installed")
+    if refused.returncode != 2:
+        pytest.skip("this environment has an SGLang of its own")
+    assert f"{option} VERSION or {option} PATH" in refused.stderr and refused.stderr.count("\n") == 1
 
 
 def test_the_installed_one_is_found_where_python_would_find_it(tmp_path: Path, root: Path) -> None:

@@ -6,8 +6,8 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sglang_probe.cli.errors import BadUse
@@ -38,6 +38,8 @@ class Asked:
     """How it was found, for a person."""
     program: str | None = None
     """The module or file it would run."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What `env` sets for it."""
 
     @property
     def words(self) -> list[str]:
@@ -65,9 +67,14 @@ def asked_about(words: Sequence[str], cwd: Path) -> Asked:
     return Asked(sys.executable, (), str(cwd), "the Python of this command")
 
 
-def _of_command(words: Sequence[str], cwd: Path, depth: int) -> Asked:
+def _of_command(words: Sequence[str], cwd: Path, depth: int, search: str | None = None) -> Asked:
+    """`search` is a PATH to look in instead of this command's."""
     name = words[0]
-    path = _executable(name)
+    if Path(name).name == "env":
+        variables, rest = split_env(words)
+        found = _of_command(rest, cwd, depth, variables.get("PATH", search))
+        return replace(found, variables={**variables, **found.variables})
+    path = _executable(name, search)
     if PYTHON.fullmatch(Path(path).name):
         return _of_python(path, words[1:], cwd)
     if Path(path).name == "sglang-probe":
@@ -78,17 +85,42 @@ def _of_command(words: Sequence[str], cwd: Path, depth: int) -> Asked:
         )
     first = _first_line(path)
     if first and depth < 3:
-        found = _of_command(first, cwd, depth + 1)
-        flags = found.flags
-        return Asked(found.python, flags, str(Path(path).resolve().parent), f"first line of {path}", path)
+        found = _of_command(first, cwd, depth + 1, search)
+        where = str(Path(path).resolve().parent)
+        return replace(found, where=where, how=f"first line of {path}", program=path)
     if PYTHON.fullmatch(Path(path).resolve().name):
         return _of_python(path, words[1:], cwd)
     raise BadUse(f"{name} is no Python; name the one that runs SGLang: sglang-probe doctor -- /path/to/python")
 
 
-def _executable(name: str) -> str:
+def split_env(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return what the NAME=VALUE words of `env` set, those of an `env` behind it included, and the command after them.
+
+    Raises:
+        BadUse: an option of env, or no command.
+    """
+    variables: dict[str, str] = {}
+    at = 1
+    while at < len(words) and (Path(words[at]).name == "env" or re.match("[^-=][^=]*=", words[at])):
+        if "=" in words[at]:
+            name, _, value = words[at].partition("=")
+            variables[name] = value
+        at += 1
+    if at == len(words):
+        raise BadUse(
+            f"{words[0]} has no command; name one: doctor -- env NAME=VALUE python -m sglang.launch_server ..."
+        )
+    if words[at].startswith("-"):
+        raise BadUse(
+            f"{words[0]} {words[at]}: of env the doctor reads NAME=VALUE words alone; leave {words[at]} out,"
+            " or name the Python: doctor -- /path/to/python"
+        )
+    return variables, list(words[at:])
+
+
+def _executable(name: str, search: str | None = None) -> str:
     try:
-        found = shutil.which(name)
+        found = shutil.which(name, path=search)
         if found is not None:
             return str(Path(found).absolute())
         there = Path(name).exists()
@@ -165,6 +197,4 @@ def _first_line(path: str) -> list[str]:
             return shlex.split(lines[1][len("'''exec'") :])[:1]
     except ValueError:
         return []
-    if words and Path(words[0]).name == "env":
-        words = [word for word in words[1:] if word != "-S"]
-    return words
+    return [word for word in words if word != "-S"] if words and Path(words[0]).name == "env" else words

@@ -24,6 +24,9 @@ _A_RUN_ID: Final = "20261129T184500Z-3fa9c1"
 """As long as the ids that the agent makes."""
 _LONGEST_FILE_NAME: Final = 128
 """Host name, process and start time: a path has a longest length, too."""
+_OF_THE_KERNEL: Final = (("proc",), ("sys",))
+"""Where root seems to have the right to write, and nobody can make a file. Other file systems without a size can be
+written: some in user space, and a tmpfs without a limit."""
 LITTLE_BYTES: Final = 64 << 20
 """A start of eight ranks writes under 5 MB, and a disk is rarely the probe's alone."""
 
@@ -32,7 +35,7 @@ def place_facts(environment: Mapping[str, str]) -> dict[str, Any]:
     """Look at where a server started here would write: the directory of runs, and its own in it. Nothing is made."""
     given, run_id = environment.get(DIRECTORY) or None, environment.get(RUN_ID) or None
     facts: dict[str, Any] = {"given": given, "path": None, "run_id": run_id, "run": None}
-    facts |= dict.fromkeys(("exists", "nearest", "why", "is_directory", "writable", "read_only"))
+    facts |= dict.fromkeys(("exists", "nearest", "why", "is_directory", "writable", "read_only", "takes_files"))
     facts |= {"free_bytes": None, "free_inodes": None}
     try:
         facts["path"] = os.path.abspath(given or DEFAULT)  # noqa: PTH100 - `link/..` as the agent reads it
@@ -69,11 +72,13 @@ def _nearest(path: Path) -> dict[str, Any]:
     if not found["is_directory"]:
         return found
     room = os.statvfs(nearest)
+    has_room = room.f_blocks > 0
     return {
         **found,
         "writable": os.access(nearest, os.W_OK | os.X_OK),
         "read_only": bool(room.f_flag & os.ST_RDONLY),
-        "free_bytes": room.f_bavail * room.f_frsize,
+        "takes_files": has_room or Path(os.path.realpath(nearest)).parts[1:2] not in _OF_THE_KERNEL,
+        "free_bytes": room.f_bavail * room.f_frsize if has_room else None,
         "free_inodes": room.f_favail if room.f_files else None,
     }
 
@@ -90,18 +95,20 @@ def judge_place(facts: Facts) -> Check:
         return Check("run_directory", "error", f"{where}: {facts['why']}", other, details)
     shown = printable(path)
     if not facts["is_directory"]:
-        what = "" if facts["exists"] else f"cannot be made: {printable(facts['nearest'])} "
+        what = "" if facts["exists"] else f"cannot be created: {printable(facts['nearest'])} "
         says = f"{shown} {what}is no directory"
         return Check("run_directory", "error", says, other, details)
     if facts["read_only"]:
         return Check("run_directory", "error", f"{shown} lies on a read-only file system", other, details)
-    if not facts["writable"]:
-        what = "cannot be written" if facts["exists"] else f"cannot be made in {printable(facts['nearest'])}"
-        return Check("run_directory", "error", f"{shown} {what} by this user", other, details)
-    free = f"{facts['free_bytes'] / (1 << 30):.1f} GiB free"
+    if not (facts["writable"] and facts["takes_files"]):
+        why = "by this user" if facts["takes_files"] else "by anybody: that is the kernel's own file system"
+        what = "cannot be written" if facts["exists"] else f"cannot be created in {printable(facts['nearest'])}"
+        return Check("run_directory", "error", f"{shown} {what} {why}", other, details)
+    known = facts["free_bytes"] is not None
+    free = f"{facts['free_bytes'] / (1 << 30):.1f} GiB free" if known else "free space unknown"
     if facts["free_bytes"] == 0 or facts["free_inodes"] == 0:
         return Check("run_directory", "error", f"{shown}: the disk is full", f"free some space, or {other}", details)
-    if facts["free_bytes"] < LITTLE_BYTES:
+    if known and facts["free_bytes"] < LITTLE_BYTES:
         left = f"{facts['free_bytes'] >> 20} MiB free"
         return Check("run_directory", "warning", f"{shown}: only {left}", f"free some space, or {other}", details)
     if facts["given"] and not Path(facts["given"]).is_absolute():

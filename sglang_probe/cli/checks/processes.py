@@ -24,10 +24,16 @@ _REAPERS: Final = frozenset({"init", "systemd"})
 """Who takes in the children of a process that ended, besides process 1."""
 
 
-def process_facts(pids: Iterable[int], proc: Path = PROC) -> list[dict[str, Any]]:
-    """Return what can be seen of `pids` (those on GPUs), of SGLang's processes, and of whoever started those."""
+def process_facts(pids: Iterable[int], proc: Path = PROC, me: int | None = None) -> list[dict[str, Any]]:
+    """Return what can be seen of `pids` (those on GPUs), of SGLang's processes, and of whoever started those.
+
+    This process (`me`), those above it and those below hold a server's words when they ask about one, and are none.
+    """
     everyone = [int(one.name) for one in proc.iterdir() if one.name.isdigit()] if proc.is_dir() else []
+    parents = {pid: _parent(proc, pid) for pid in everyone}
+    mine = _family(os.getpid() if me is None else me, parents)
     parts = {pid: part for pid in everyone if (part := sglang_part(_words(proc, pid, "cmdline")))}
+    parts = {pid: part for pid, part in parts.items() if part != "launcher" or pid not in mine}
     tops = {pid: _top(proc, pid, parts) for pid, part in parts.items() if part != "launcher"}
     orphans = {pid for pid, top in tops.items() if _is_left_alone(proc, _parent(proc, top))}
     starters = {_parent(proc, top) for pid, top in tops.items() if pid not in orphans}
@@ -37,6 +43,20 @@ def process_facts(pids: Iterable[int], proc: Path = PROC) -> list[dict[str, Any]
         one["orphaned"] = one["pid"] in orphans if one["pid"] in tops else None
         one["server"] = _parent(proc, tops[one["pid"]]) if one["pid"] in tops and not one["orphaned"] else None
     return found
+
+
+def _family(me: int, parents: dict[int, int | None]) -> set[int]:
+    """Return a process with those that it descends from, and those that descend from it."""
+    family = {me}
+    above = parents.get(me)
+    while above and above not in family:
+        family.add(above)
+        above = parents.get(above)
+    below = {me}
+    while below:
+        below = {pid for pid, parent in parents.items() if parent in below} - family
+        family |= below
+    return family
 
 
 def sglang_part(argv: list[str]) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from sglang_probe.cli.checks.interpreter import OLDEST
+from sglang_probe.cli.checks.processes import sglang_part
 from sglang_probe.testing import make_site
+from tests.cli.conftest import command, environment
 from tests.cli.doctor.asking import RELEASE, WATCHED, Doctor, Probe, check, make_venv, states
 
 
@@ -61,6 +65,28 @@ def test_a_whole_launch_command_is_asked_about_and_not_started(
     assert said["python"]["command"] == [str(python), "-I"]
     assert check(said, "flags")["state"] == "error"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_asks_about_a_server_does_not_see_itself_as_one(python: Path, tmp_path: Path) -> None:
+    program = tmp_path / "sglang-probe"
+    program.write_text(command()[2])
+    words = [sys.executable, str(program), "doctor", "--format=json", "--", str(python), "-m", "sglang.launch_server"]
+    assert sglang_part(words) == "launcher"  # by its words alone
+
+    asking = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    said, _ = asking.communicate(timeout=60)
+
+    assert asking.pid not in {one["pid"] for one in json.loads(said)["processes"]}
+
+
+def test_variables_that_env_sets_are_judged_and_reach_the_python(doctor: Doctor, python: Path) -> None:
+    off = doctor("--", "env", "SGLANG_PROBE=0", python, "-m", "sglang.launch_server")
+    hidden = doctor("--", "/usr/bin/env", "A=1", f"PYTHONPATH={python.parent}", python)
+    plain = doctor("--", "env", f"PATH={python.parent}", "python", "-I")
+
+    assert (check(off, "switch")["state"], check(off, "doorbell")["state"]) == ("error", "ok")
+    assert check(hidden, "doorbell")["state"] == "error"
+    assert plain["python"]["command"] == [str(python), "-I"]
 
 
 def test_a_program_is_asked_about_by_its_first_line(doctor: Doctor, python: Path, script: Callable[..., Path]) -> None:

@@ -199,6 +199,7 @@ def test_another_copy_of_the_probe_is_told_from_a_foreign_sitecustomize(tmp_path
 ROOM: dict[str, Any] = {
     "given": "/runs", "path": "/runs", "exists": True, "nearest": "/runs", "why": None, "is_directory": True,
     "writable": True, "read_only": False, "free_bytes": 1 << 40, "free_inodes": 9, "run": None, "run_id": None,
+    "takes_files": True,
 }  # fmt: skip
 
 
@@ -207,11 +208,12 @@ ROOM: dict[str, Any] = {
     [
         ({}, "ok", "1024.0 GiB free"),
         ({"writable": False}, "error", "cannot be written by this user"),
-        ({"writable": False, "exists": False, "nearest": "/up"}, "error", "cannot be made in /up"),
+        ({"writable": False, "exists": False, "nearest": "/up"}, "error", "cannot be created in /up"),
         ({"read_only": True}, "error", "read-only"),
         ({"free_bytes": 0}, "error", "full"),
         ({"free_inodes": 0}, "error", "full"),
         ({"free_inodes": None}, "ok", "free"),
+        ({"free_bytes": None}, "ok", "free space unknown"),
         ({"free_bytes": 5 << 20}, "warning", "only 5 MiB free"),
         ({"why": "the current directory is gone", "path": None}, "error", "gone"),
     ],
@@ -260,6 +262,20 @@ def test_a_directory_of_runs_whose_name_no_directory_can_have_is_an_error(tmp_pa
     found = place.judge_place(place.place_facts({"SGLANG_PROBE_DIR": str(tmp_path / "no" / ("a" * 300))}))
 
     assert (found.state, "SGLANG_PROBE_DIR" in (found.do or "")) == ("error", True)
+
+
+@pytest.mark.parametrize("directory", ["/proc/x", "/sys/x/y", "/proc"])
+def test_a_file_system_of_the_kernels_takes_no_runs_and_is_not_called_full(
+    monkeypatch: pytest.MonkeyPatch, directory: str
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: True)  # what root is told
+
+    found = place.judge_place({**place.place_facts({"SGLANG_PROBE_DIR": directory}), "read_only": False})
+
+    assert (found.state, "full" in found.says) == ("error", False)
+    assert found.says.startswith(directory) and "the kernel's own file system" in found.says
+    assert ("cannot be created" in found.says) is (directory != "/proc")
+    assert (found.do or "").startswith("set SGLANG_PROBE_DIR")
 
 
 @pytest.mark.parametrize("made", [True, False])
@@ -385,6 +401,43 @@ def test_a_program_is_traced_to_the_python_of_its_first_line(
     asked = asked_about([str(program), "serve", "-I"], tmp_path)
 
     assert (asked.python, asked.flags, asked.where) == (sys.executable, flags, str(program.parent))
+
+
+@pytest.mark.parametrize(
+    ("before", "variables"),
+    [
+        (["env"], {}),
+        (["/usr/bin/env", "FOO=1", "BAR=a=b", "EMPTY="], {"FOO": "1", "BAR": "a=b", "EMPTY": ""}),
+        (["env", "FOO=1", "env", "FOO=/usr/bin/env"], {"FOO": "/usr/bin/env"}),
+    ],
+)
+def test_env_is_seen_through_with_what_it_sets(tmp_path: Path, before: list[str], variables: dict[str, str]) -> None:
+    asked = asked_about([*before, sys.executable, "-I", "-m", "sglang.launch_server"], tmp_path)
+
+    assert (asked.python, asked.flags, asked.variables) == (sys.executable, ("-I",), variables)
+
+
+def test_env_with_a_path_of_its_own_finds_the_python_there(tmp_path: Path) -> None:
+    (tmp_path / "python").symlink_to(sys.executable)
+
+    assert asked_about(["env", f"PATH={tmp_path}", "python"], tmp_path).python == str(tmp_path / "python")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["env", "-i", "python"], "env -i: "),
+        (["env", "A=1", "--unset=B", "python"], "env --unset=B: "),
+        (["env"], "no command"),
+        (["env", "A=1"], "no command"),
+        (["env", "=x", "python"], "=x: command not found"),
+    ],
+)
+def test_what_else_env_can_do_is_refused_in_a_line(tmp_path: Path, words: list[str], said: str) -> None:
+    with pytest.raises(BadUse, match=re.escape(said)) as refused:
+        asked_about(words, tmp_path)
+
+    assert "\n" not in str(refused.value)
 
 
 def test_without_any_python_on_path_it_is_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ class Machine:
         (home / "environ").write_bytes("".join(f"{k}={v}\0" for k, v in variables.items()).encode())
         return home
 
-    def facts(self, *pids: int) -> dict[int, dict[str, Any]]:
-        found = process_facts(pids, self.proc)
+    def facts(self, *pids: int, me: int = -1) -> dict[int, dict[str, Any]]:
+        found = process_facts(pids, self.proc, me)
         for one in found:
             one["gpus"] = []
         return {one["pid"]: one for one in found}
@@ -193,6 +193,24 @@ def test_this_very_machine_can_be_looked_at(tmp_path: Path) -> None:
 )
 def test_an_age_is_told_in_its_largest_unit(seconds: float, shown: str) -> None:
     assert age(seconds) == shown
+
+
+def test_the_command_that_asks_about_a_server_and_those_around_it_are_none(machine: Machine) -> None:
+    asking = ["python3", "sglang-probe", "doctor", "--", *LAUNCH]
+    machine.start(20, 1, ["python3", "-m", "wrapper", *LAUNCH])
+    machine.start(21, 20, asking)
+    machine.start(22, 21, LAUNCH)
+    machine.start(30, 1, LAUNCH)
+
+    assert machine.facts(me=21).keys() == {30}
+
+
+def test_a_script_that_asks_beside_its_own_engine_is_a_server(machine: Machine) -> None:
+    machine.start(10, 1, ["python3", "mine.py"])
+    machine.start(12, 10, SCHEDULER)
+    machine.start(13, 10, ["python3", "sglang-probe", "doctor"])
+
+    assert machine.facts(me=13)[10]["sglang"] == "launcher"
 
 
 def test_no_server_is_said(machine: Machine) -> None:
