@@ -15,6 +15,8 @@ from lanes.rows import ROWS
 EVERY: Final = tuple(ROWS)
 INTERPRETED: Final = {"TRITON_INTERPRET": "1"}
 """Triton's kernels without a GPU: they run as Python."""
+REPLICAS = "--dp 2 --max-total-tokens 65536"
+"""Small pools: replicas share the host's memory, and what one takes between the other's two readings is missing there."""
 BOUND: Final = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
 """The cores of each rank: 0.5.23 counts every kind of rank and must be told; older releases count TP ranks alone."""
 
@@ -56,8 +58,8 @@ WAYS: Final[Mapping[str, Way]] = {
         Way("benchmark.one_batch", EVERY[-1:], ONE_BATCH, "{python} -m sglang.benchmark.one_batch", until="ended"),
         Way("Engine", ("0.5.9", "0.5.14"), "{models}/tiny", "{python} {programs}/engine.py", until="ended"),
         Way("sglang serve", ("0.5.23",), command="{bin}/sglang serve"),
-        Way("--dp 2", ("0.5.2",), "--dp 2", ranks=("DP0", "DP1")),
-        Way("--dp 2 on bound cores", ("0.5.23",), "--dp 2", env=BOUND, ranks=("DP0", "DP1")),
+        Way("--dp 2", ("0.5.2",), REPLICAS, ranks=("DP0", "DP1")),
+        Way("--dp 2 on bound cores", ("0.5.23",), REPLICAS, env=BOUND, ranks=("DP0", "DP1")),
         Way("--pp-size 2", ("0.5.14",), "--pp-size 2", ranks=("PP0", "PP1")),
         Way("--pp-size 2, not asked", ("0.4.6.post5",), "--pp-size 2", ranks=("PP0", "PP1"), until="started"),
         Way("STANDALONE draft", ("0.5.9", "0.5.14"), STANDALONE, env=INTERPRETED, until="started", draft=True),

@@ -70,6 +70,11 @@ def test_under_dp_attention_it_is_the_attention_groups_rank_once_it_is_published
     assert rank_of({}, args())["dp"] == {"rank": 3, "size": 4}
 
 
+def test_replicas_are_counted_by_themselves_where_attention_is_not_in_groups(publish: Any) -> None:
+    publish(SimpleNamespace(attn_dp_size=1, attn_dp_rank=0, dp_rank=0, dp_size=2))
+    assert rank_of({}, args())["dp"] == {"rank": 0, "size": 2}
+
+
 def test_the_runner_is_given_them_in_one_object(publish: Any) -> None:
     ps = SimpleNamespace(tp_rank=1, tp_size=2, pp_rank=0, pp_size=1, dp_rank=None, attn_dp_size=1, dp_size=1)
     assert rank_of({"ps": ps}, args(tp_size=None, pp_size=None))["tp"] == {"rank": 1, "size": 2}

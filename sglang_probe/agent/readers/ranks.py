@@ -42,10 +42,12 @@ def rank_of(arguments: Mapping[str, Any], server_args: Any) -> dict[str, Any]:
 def _replica(sources: tuple[Any, ...], server_args: Any) -> dict[str, int] | None:
     """Return the data-parallel rank; where the groups of DP attention are counted apart (0.5.16 on), theirs."""
     attention = first_integer("attn_dp_size", *sources)
-    part = first_integer("attn_dp_rank", *sources) if attention is not None and attention > 1 else None
+    grouped = attention is not None and attention > 1
+    part = first_integer("attn_dp_rank", *sources) if grouped else None
     if part is None:  # in 0.5.20 the scheduler is given it before the context has it
         part = first_integer("dp_rank", *sources)
-    sizes = [first_integer(name, source) for name in ("attn_dp_size", "dp_size") for source in (*sources, server_args)]
+    names = ("attn_dp_size", "dp_size") if grouped else ("dp_size",)
+    sizes = [first_integer(name, source) for name in names for source in (*sources, server_args)]
     return _part(part, sizes)
 
 
