@@ -16,7 +16,7 @@ EVERY: Final = tuple(ROWS)
 INTERPRETED: Final = {"TRITON_INTERPRET": "1"}
 """Triton's kernels without a GPU: they run as Python."""
 REPLICAS = "--dp 2 --max-total-tokens 65536"
-"""Small pools: replicas share the host's memory, and what one takes between the other's two readings is missing there."""
+"""Small pools: replicas share the host's memory, and one's pool, taken between the other's two readings, is missing."""
 BOUND: Final = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
 """The cores of each rank: 0.5.23 counts every kind of rank and must be told; older releases count TP ranks alone."""
 
