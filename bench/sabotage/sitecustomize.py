@@ -6,8 +6,8 @@ orphan   schedulers do not ask the kernel to end them with their launcher, as on
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,14 +41,6 @@ WAYS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
 }
 
 
-def _after_import(name: str, then: Callable[[ModuleType], None]) -> None:
-    file = Path(__file__).parents[1] / "after_import.py"
-    spec = importlib.util.spec_from_file_location("after_import", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.after_import(name, then)
-
-
 if os.environ.get("SGLANG_SABOTAGE") in WAYS:
-    _after_import(*WAYS[os.environ["SGLANG_SABOTAGE"]])
+    after_import = runpy.run_path(str(Path(__file__).parents[1] / "after_import.py"))["after_import"]
+    after_import(*WAYS[os.environ["SGLANG_SABOTAGE"]])

@@ -6,13 +6,12 @@ of the device before it is asked.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import runpy
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -60,15 +59,7 @@ def _tell(*_: Any) -> None:
     part.replace(file)
 
 
-def _after_import(name: str, then: Callable[[ModuleType], None]) -> None:
-    file = Path(__file__).parents[1] / "after_import.py"
-    spec = importlib.util.spec_from_file_location("after_import", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.after_import(name, then)
-
-
 if "SGLANG_WITNESS_DIR" in os.environ:
     signal.signal(signal.SIGUSR2, _tell)
-    _after_import("torch.cuda.graphs", note_captures)
+    after_import = runpy.run_path(str(Path(__file__).parents[1] / "after_import.py"))["after_import"]
+    after_import("torch.cuda.graphs", note_captures)
