@@ -14,6 +14,7 @@ from typing import Any
 import sglang_probe
 from sglang_probe.agent.redact import MARK, is_secret_name, redact, redact_argv, redact_text
 from sglang_probe.agent.runs import Run
+from sglang_probe.events.names import LAUNCHERS
 
 DISTRIBUTIONS = (
     "sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python", "triton", "transformers", "xgrammar",
@@ -22,7 +23,6 @@ DISTRIBUTIONS = (
 
 _VARIABLE = re.compile(r"^(SGLANG_|SGL_|NCCL_|CUDA_|PYTORCH_)")
 _DRIVER = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)?)")
-_LAUNCHERS = ("sglang.launch_server", "sglang.bench_one_batch", "sglang.benchmark.one_batch", "sglang.cli.main")
 
 
 def process_start(run: Run) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def driver_version() -> str | None:
 
 def _is_entry(part: str) -> bool:
     module = part.removesuffix(".py").replace(os.sep, ".")
-    return part in _LAUNCHERS or module.endswith(_LAUNCHERS) or (os.path.basename(part) == "sglang" and "." not in part)
+    return part in LAUNCHERS or module.endswith(LAUNCHERS) or (os.path.basename(part) == "sglang" and "." not in part)
 
 
 def _as_list(value: Any) -> list[Any]:

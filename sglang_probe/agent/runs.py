@@ -7,7 +7,6 @@ it only while that maker lives on this host, so that a second launch from a proc
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import MutableMapping
@@ -15,11 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sglang_probe.agent.process import ProcessKey, is_alive, this_process
-
-RUN_ID = "SGLANG_PROBE_RUN_ID"
-RUN_MAKER = "SGLANG_PROBE_RUN_MAKER"
-DIRECTORY = "SGLANG_PROBE_DIR"
-DEFAULT_DIRECTORY = "sglang-probe-runs"
+from sglang_probe.events.variables import DEFAULT_DIRECTORY, DIRECTORY, RUN_ID, RUN_MAKER, run_directory
 
 _GIVEN = "given"
 _MADE = "made"
@@ -43,8 +38,8 @@ class Run:
 
     @property
     def path(self) -> str:
-        """Directory of this run; characters that could leave the directory of runs are replaced."""
-        return os.path.join(self.directory, re.sub(r"[^A-Za-z0-9._+=@:-]|^\.+", "_", self.run_id) or "_")
+        """Directory of this run."""
+        return run_directory(self.directory, self.run_id)
 
 
 def join_run(environ: MutableMapping[str, str] = os.environ, me: ProcessKey | None = None) -> Run:

@@ -26,6 +26,7 @@ from sglang_probe.cli.doorbell import doorbell_directory
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.output import emit, page_width, wants_colour
 from sglang_probe.cli.run import injected
+from sglang_probe.events.variables import REFERENCE, SWITCH
 from sglang_probe.report.plain import printable_json
 
 SCHEMA = "doctor/1.0"
@@ -98,7 +99,7 @@ def _environment(inherited: Mapping[str, str], doorbell: str) -> dict[str, str]:
 
 
 def _kept(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in {interpreter.REFERENCE, "SGLANG_PROBE"}}
+    return {name: value for name, value in environment.items() if name not in {REFERENCE, SWITCH}}
 
 
 def _processes(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -20,12 +20,9 @@ from sglang_probe.cli.doorbell import doorbell_directory
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.output import tell
 from sglang_probe.cli.paths import absolute, is_directory, is_there
+from sglang_probe.events.variables import DIRECTORY, REFERENCE, RUN_ID, RUN_MAKER
 
-REFERENCE = "SGLANG_PROBE_PYTHON"
-"""Set by the first armed process; its descendants in another Python are left alone."""
-MAKER = "SGLANG_PROBE_RUN_MAKER"
-"""The process that claimed the run id."""
-RUN_ID = re.compile(r"[A-Za-z0-9_+=@:-][A-Za-z0-9._+=@:-]{0,99}")
+_RUN_ID = re.compile(r"[A-Za-z0-9_+=@:-][A-Za-z0-9._+=@:-]{0,99}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +43,10 @@ def run(args: argparse.Namespace) -> int:
     environment = injected(os.environ, doorbell_directory())
     environment.pop(REFERENCE, None)  # CMD's Python is the reference, not one that was armed on the way here
     if args.dir is not None:
-        environment["SGLANG_PROBE_DIR"] = _directory(args.dir)
+        environment[DIRECTORY] = _directory(args.dir)
     if args.run_id is not None:
-        environment["SGLANG_PROBE_RUN_ID"] = _run_id(args.run_id)
-        environment.pop(MAKER, None)  # nobody has claimed this id yet
+        environment[RUN_ID] = _run_id(args.run_id)
+        environment.pop(RUN_MAKER, None)  # nobody has claimed this id yet
     if environment.get("SGLANG_PROBE") == "0":
         tell("sglang-probe run: SGLANG_PROBE=0 is set, so the probe stays off\n")
     _become(cmd, environment)
@@ -73,7 +70,7 @@ def _directory(path: str) -> str:
 
 
 def _run_id(value: str) -> str:
-    if not RUN_ID.fullmatch(value):
+    if not _RUN_ID.fullmatch(value):
         raise BadUse(f"--run-id {value!r} cannot name a directory of events; use up to 100 letters, digits and ._+=@:-")
     return value
 

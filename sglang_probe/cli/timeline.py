@@ -24,11 +24,10 @@ from sglang_probe.cli.output import emit, page_width, wants_colour
 from sglang_probe.cli.paths import is_there
 from sglang_probe.collect.errors import InputError
 from sglang_probe.collect.read import Collected, CollectedRun, read
+from sglang_probe.events.variables import DEFAULT_DIRECTORY, DIRECTORY
 from sglang_probe.report.plain import printable_json
 from sglang_probe.report.text import timeline_text
 from sglang_probe.timeline import build, to_json
-
-DEFAULT_DIRECTORY = "sglang-probe-runs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +58,7 @@ def _read(paths: list[str]) -> Collected:
 
 
 def _default() -> str:
-    directory = os.environ.get("SGLANG_PROBE_DIR") or DEFAULT_DIRECTORY
+    directory = os.environ.get(DIRECTORY) or DEFAULT_DIRECTORY
     if not is_there("the default PATH", directory):
         raise BadUse(
             f"no PATH given, and the default, {directory}, does not exist; name a run,"

@@ -31,6 +31,9 @@ TargetState = Literal["applied", "absent", "nested", "displaced", "failed", "rem
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
+LAUNCHERS: Final = ("sglang.launch_server", "sglang.bench_one_batch", "sglang.benchmark.one_batch", "sglang.cli.main")
+"""Modules that a user starts SGLang by."""
+
 MEMORY_EVENT_PREFIX: Final = "sglang.memory."
 PROCESS_START: Final = "sglang.probe.process.start"
 PROCESS_ROLE: Final = "sglang.probe.process.role"

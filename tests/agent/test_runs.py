@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from sglang_probe.agent.process import ProcessKey, is_alive, start_ticks, this_process
-from sglang_probe.agent.runs import DIRECTORY, RUN_ID, RUN_MAKER, join_run
+from sglang_probe.agent.runs import join_run
+from sglang_probe.events.variables import DIRECTORY, RUN_ID, RUN_MAKER
 
 
 @pytest.fixture

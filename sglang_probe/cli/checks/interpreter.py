@@ -8,12 +8,12 @@ from pathlib import Path
 
 from sglang_probe.cli.checks.command import Asked
 from sglang_probe.cli.checks.model import Check, Facts
+from sglang_probe.events.variables import REFERENCE
 from sglang_probe.report.plain import printable
 
 OLDEST = (3, 10)
 NEWEST = (3, 14)
 """The oldest Python the probe arms in, and the newest it is tested with."""
-REFERENCE = "SGLANG_PROBE_PYTHON"
 
 
 def judge_python(facts: Facts, asked: Asked) -> Check:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from sglang_probe.cli.checks.model import Check, Facts
+from sglang_probe.events.variables import (
+    DEFAULT_DIRECTORY,
+    DIRECTORY,
+    REFERENCE,
+    RUN_ID,
+    RUN_MAKER,
+    SWITCH,
+    run_directory,
+)
 from sglang_probe.report.plain import printable
 
-DIRECTORY: Final = "SGLANG_PROBE_DIR"
-DEFAULT: Final = "sglang-probe-runs"
-RUN_ID: Final = "SGLANG_PROBE_RUN_ID"
-OWN: Final = ("SGLANG_PROBE", DIRECTORY, RUN_ID, "SGLANG_PROBE_RUN_MAKER", "SGLANG_PROBE_PYTHON")
+OWN: Final = (SWITCH, DIRECTORY, RUN_ID, RUN_MAKER, REFERENCE)
 """The variables that the probe reads."""
 OF_TESTS: Final = frozenset({"SGLANG_PROBE_FAKE_GPUS", "SGLANG_PROBE_LANES", "SGLANG_PROBE_WHEELS"})
 _A_RUN_ID: Final = "20261129T184500Z-3fa9c1"
@@ -38,7 +43,7 @@ def place_facts(environment: Mapping[str, str]) -> dict[str, Any]:
     facts |= dict.fromkeys(("exists", "nearest", "why", "is_directory", "writable", "read_only", "takes_files"))
     facts |= {"free_bytes": None, "free_inodes": None}
     try:
-        facts["path"] = os.path.abspath(given or DEFAULT)  # noqa: PTH100 - `link/..` as the agent reads it
+        facts["path"] = os.path.abspath(given or DEFAULT_DIRECTORY)  # noqa: PTH100 - `link/..` as the agent reads it
         facts |= _nearest(Path(facts["path"]))
         facts["run"] = run_directory(facts["path"], run_id or _A_RUN_ID)
         own = _nearest(Path(facts["run"]))
@@ -49,12 +54,6 @@ def place_facts(environment: Mapping[str, str]) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         facts["why"] = getattr(error, "strerror", None) or str(error)
     return facts
-
-
-def run_directory(directory: str, run_id: str) -> str:
-    """Return the directory in which a server with this run id writes, as the agent names it."""
-    readable = run_id.encode("utf-8", "replace").decode()
-    return str(Path(directory, re.sub(r"[^A-Za-z0-9._+=@:-]|^\.+", "_", readable) or "_"))
 
 
 def _nearest(path: Path) -> dict[str, Any]:
@@ -91,7 +90,7 @@ def judge_place(facts: Facts) -> Check:
         path = run
         other = f"set {RUN_ID} to another id, or unset it" if facts["run_id"] else other
     if facts["why"] is not None:
-        where = printable(path or facts["given"] or DEFAULT)
+        where = printable(path or facts["given"] or DEFAULT_DIRECTORY)
         return Check("run_directory", "error", f"{where}: {facts['why']}", other, details)
     shown = printable(path)
     if not facts["is_directory"]:
@@ -124,7 +123,7 @@ def judge_variables(environment: Mapping[str, str]) -> list[Check]:
 
 
 def _switch(environment: Mapping[str, str]) -> Check:
-    value = environment.get("SGLANG_PROBE")
+    value = environment.get(SWITCH)
     if value == "0":
         return Check("switch", "error", "SGLANG_PROBE=0 turns the probe off", "unset SGLANG_PROBE")
     if value is not None and value.strip().lower() in {"false", "off", "no", "", "0"}:
@@ -137,9 +136,9 @@ def _run_id(environment: Mapping[str, str]) -> list[Check]:
     value = environment.get(RUN_ID)
     if not value:
         return []
-    if environment.get("SGLANG_PROBE_RUN_MAKER"):
+    if environment.get(RUN_MAKER):
         says = f"{RUN_ID}={printable(value)} was handed on by a server's process"
-        return [Check("run_id", "warning", says, f"unset {RUN_ID} and SGLANG_PROBE_RUN_MAKER, or use a fresh shell")]
+        return [Check("run_id", "warning", says, f"unset {RUN_ID} and {RUN_MAKER}, or use a fresh shell")]
     says = f"{RUN_ID}={printable(value)}: every server started with it is written into that one run"
     return [Check("run_id", "ok", says, f"unset {RUN_ID} to have a run per server")]
 

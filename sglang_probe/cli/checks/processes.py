@@ -12,7 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-LAUNCHERS: Final = ("sglang.launch_server", "sglang.bench_one_batch", "sglang.benchmark.one_batch", "sglang.cli.main")
+from sglang_probe.events.names import LAUNCHERS
+
 TITLE: Final = "sglang::"
 """How the processes that a launcher starts call themselves."""
 LAUNCHER_TITLE: Final = "sglang::http_server"

@@ -18,6 +18,7 @@ from sglang_probe.cli.checks import interpreter, packages, place
 from sglang_probe.cli.checks.command import Asked
 from sglang_probe.cli.checks.model import Check, State
 from sglang_probe.cli.checks.text import checks_text, verdict, works
+from sglang_probe.events.variables import run_directory
 
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 ASKED = Asked("/opt/python", (), "/", "as given")
@@ -195,7 +196,7 @@ def test_any_directory_can_be_asked_about(given_directory: str) -> None:
 @pytest.mark.parametrize("in_the_way", ["file", "dangling link", "long name", "long name in no directory yet"])
 @pytest.mark.parametrize("run_id", ["night", ".hidden/../night"])
 def test_a_run_whose_own_directory_cannot_be_made_is_an_error(tmp_path: Path, in_the_way: str, run_id: str) -> None:
-    runs, run = tmp_path / "runs", Path(place.run_directory(str(tmp_path / "runs"), run_id))
+    runs, run = tmp_path / "runs", Path(run_directory(str(tmp_path / "runs"), run_id))
     if "yet" not in in_the_way:
         runs.mkdir()
     if in_the_way == "file":
