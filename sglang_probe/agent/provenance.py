@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -14,6 +13,7 @@ from typing import Any
 import sglang_probe
 from sglang_probe.agent.redact import MARK, is_secret_name, redact, redact_argv, redact_text
 from sglang_probe.agent.runs import Run
+from sglang_probe.catalogue.checkout import checkout
 from sglang_probe.events.names import LAUNCHERS
 
 DISTRIBUTIONS = (
@@ -21,17 +21,20 @@ DISTRIBUTIONS = (
     "torch-memory-saver", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-ml-py", "orjson", "wrapt", "structlog",
 )  # fmt: skip
 
+GIT_TIMEOUT_S = 2
+
 _VARIABLE = re.compile(r"^(SGLANG_|SGL_|NCCL_|CUDA_|PYTORCH_)")
 _DRIVER = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)?)")
 
 
 def process_start(run: Run) -> dict[str, Any]:
     """Return the attributes of `sglang.probe.process.start`."""
-    # Asking for all of them takes 4 ms, and a run's processes share one environment: its maker asks.
+    # Asking for all of them takes 4 ms, and a run's processes share one environment: its maker asks, and asks git.
     asked = DISTRIBUTIONS if run.made_here else ()
     installed = {name: version for name in asked if (version := _version(name)) is not None}
     torch, sglang = sys.modules.get("torch"), sys.modules.get("sglang")
     path = os.path.dirname(getattr(sglang, "__file__", None) or "") or None
+    commit, dirty = checkout(path, GIT_TIMEOUT_S) if path is not None and run.made_here else (None, None)
     return {
         "executable": sys.executable,
         "prefix": sys.prefix,
@@ -49,7 +52,8 @@ def process_start(run: Run) -> dict[str, Any]:
         },
         "distributions": installed or None,
         "sglang_path": path,
-        **_checkout(path, ask_git=run.made_here),
+        "sglang_commit": commit,
+        "sglang_dirty": dirty,
         "environment": environment(os.environ),
         "allocator_config": os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or os.environ.get("PYTORCH_ALLOC_CONF"),
         "pid_namespace": _link("/proc/self/ns/pid"),
@@ -125,43 +129,6 @@ def _is_entry(part: str) -> bool:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def _checkout(path: str | None, *, ask_git: bool) -> dict[str, Any]:
-    """Return commit and dirty flag where SGLang runs from a git checkout; git itself is asked by one process a run."""
-    if path is None or not ask_git or not _has_git(path):
-        return {"sglang_commit": None, "sglang_dirty": None}
-    status = _git(path, "status", "--porcelain", "--untracked-files=no")
-    return {"sglang_commit": _git(path, "rev-parse", "HEAD"), "sglang_dirty": None if status is None else bool(status)}
-
-
-def _has_git(path: str) -> bool:
-    if f"{os.sep}site-packages{os.sep}" in path + os.sep:  # an installed wheel, whatever repository lies around it
-        return False
-    while True:
-        if os.path.exists(os.path.join(path, ".git")):
-            return True
-        parent = os.path.dirname(path)
-        if parent == path:
-            return False
-        path = parent
-
-
-def _git(path: str, *command: str) -> str | None:
-    environ = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-    try:
-        done = subprocess.run(
-            ["git", "-c", "core.fsmonitor=false", "-C", path, *command],  # a monitor is a program of the checkout's
-            capture_output=True,
-            text=True,
-            timeout=2,
-            check=True,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
 
 
 def _version(distribution: str) -> str | None:

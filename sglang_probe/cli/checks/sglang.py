@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sglang_probe.catalogue.checkout import checkout
 from sglang_probe.catalogue.errors import SourceError
 from sglang_probe.catalogue.resolve import Row, homeless, homes, resolve
 from sglang_probe.catalogue.sources import Source, from_tree
@@ -59,38 +59,11 @@ def _found(found: Facts, source: Source) -> Check:
     mine = [one for one in found["installed"] if one["at"] == beside or one["editable"]]
     version = source.version or (mine[0]["version"] if mine else None)
     editable = any(one["editable"] for one in mine) and f"{os.sep}site-packages{os.sep}" not in source.path
-    commit, dirty = checkout(source.path)
+    commit, dirty = checkout(source.path, GIT_TIMEOUT_S)
     kind = "editable, " if editable else ""
     at = f" at commit {commit[:12]}{' with local changes' if dirty else ''}" if commit else ""
     details = {"version": version, "path": source.path, "editable": editable, "commit": commit, "dirty": dirty}
     return Check("sglang", "ok", f"{version or 'version unknown'}{at}, {kind}{source.path}", None, details)
-
-
-def checkout(path: str) -> tuple[str | None, bool | None]:
-    """Return commit and dirty flag of the git checkout around a package, or None twice where it is none."""
-    if f"{os.sep}site-packages{os.sep}" in path or not any((up / ".git").exists() for up in Path(path).parents):
-        return None, None
-    status = _git(path, "status", "--porcelain", "--untracked-files=no")
-    return _git(path, "rev-parse", "HEAD"), None if status is None else bool(status)
-
-
-def _git(path: str, *command: str) -> str | None:
-    # A monitor is a program of the checkout's; a lock would be a file left behind.
-    words = ["git", "-c", "core.fsmonitor=false", "-C", path, *command]
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-    try:
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            timeout=GIT_TIMEOUT_S,
-            check=True,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
 
 
 def _shadow(found: Facts) -> list[Check]:
