@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.report.plain import printable_json
 
 PIPED_WIDTH: Final = 80
 WIDEST: Final = 120
@@ -34,6 +35,13 @@ def emit(text: str) -> None:
     except OSError as error:
         discard_stdout()
         raise BadUse(f"cannot write to stdout: {error.strerror}; send it somewhere else") from error
+
+
+def emit_json(document: object) -> None:
+    """Write a document of plain objects to stdout as JSON, indented; raises as `emit`."""
+    import msgspec  # of the extra `cli`, which the commands that need none of it do without
+
+    emit(printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n")
 
 
 def discard_stdout() -> None:

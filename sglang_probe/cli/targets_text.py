@@ -12,8 +12,8 @@ from sglang_probe.catalogue.releases import phrase
 from sglang_probe.catalogue.resolve import Row, homeless, homes
 from sglang_probe.catalogue.sources import Source
 from sglang_probe.events.names import ROLES
+from sglang_probe.figures import counted, listed
 from sglang_probe.report.layout import field, page, paragraph
-from sglang_probe.report.plain import counted, listed
 
 OBSERVED = "observed only"
 """The heading over rows that write no memory event of their own."""

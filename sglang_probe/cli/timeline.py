@@ -12,20 +12,10 @@ GiB (2^30 bytes, what SGLang calls GB); "-" is unknown, and a note says why. A f
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from datetime import datetime, timezone
-from pathlib import Path
 
-import msgspec
-
-from sglang_probe.cli.errors import BadUse
-from sglang_probe.cli.output import emit, page_width, wants_colour
-from sglang_probe.cli.paths import is_there
-from sglang_probe.collect.errors import InputError
-from sglang_probe.collect.read import Collected, CollectedRun, read
-from sglang_probe.events.variables import DEFAULT_DIRECTORY, DIRECTORY
-from sglang_probe.report.plain import printable_json
+from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
+from sglang_probe.cli.reading import collect, places
 from sglang_probe.report.text import timeline_text
 from sglang_probe.timeline import build, to_json
 
@@ -38,36 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the timeline."""
-    collected = _read(args.path or [_default()])
+    collected = collect(args.path)
     timeline = build(collected)
     if args.format == "json":
-        document = msgspec.json.format(msgspec.json.encode(to_json(timeline))).decode()
-        emit(printable_json(document) + "\n")
+        emit_json(to_json(timeline))
     else:
-        where = [_places(one) for one in collected.runs]
+        where = [places(one) for one in collected.runs]
         now = datetime.now(timezone.utc)
         emit(timeline_text(timeline, where, page_width(), colour=wants_colour(), now=now))
     return 0
-
-
-def _read(paths: list[str]) -> Collected:
-    try:
-        return read(paths, None if sys.stdin is None else sys.stdin.buffer)
-    except InputError as error:
-        raise BadUse(str(error)) from error
-
-
-def _default() -> str:
-    directory = os.environ.get(DIRECTORY) or DEFAULT_DIRECTORY
-    if not is_there("the default PATH", directory):
-        raise BadUse(
-            f"no PATH given, and the default, {directory}, does not exist; name a run,"
-            " or start one: sglang-probe run -- python -m sglang.launch_server ..."
-        )
-    return directory
-
-
-def _places(run: CollectedRun) -> list[str]:
-    """Return the directories of a run's files, or their names where they have none (standard input)."""
-    files = {file for member in run.members for file in member.process.files}
-    return sorted({str(Path(file).parent) if os.sep in file else file for file in files})

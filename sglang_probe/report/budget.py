@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Final
 
-from sglang_probe.report.plain import GIB, UNKNOWN, counted, fraction, gib, number, printable
+from sglang_probe.figures import UNKNOWN, counted, fraction, gib, number
+from sglang_probe.report.plain import printable
+from sglang_probe.timeline.arithmetic import floor_binds, left_nothing, plain_slack
 from sglang_probe.timeline.model import Budget, Kv, Worker
 
-SAME_BYTES: Final = GIB // 2000
-"""Half of the last decimal shown: what differs by less looks the same."""
 SAME_OWN_BYTES: Final = 1 << 20
 """A rank's own figure that differs by no more from the minimum over the ranks is not worth a line."""
 SAME_FRACTION: Final = 0.0001
@@ -49,25 +48,20 @@ def _not_computed(budget: Budget) -> str:
 
 
 def _formula(budget: Budget, kv: Kv | None) -> Iterator[str]:
-    slack = "slack" if _floor_binds(budget) else "pre-load x (1 - mem_fraction_static)"
+    slack = "slack" if floor_binds(budget) else "pre-load x (1 - mem_fraction_static)"
     yield f"rest = available - {slack}{_deductions(budget)[0]}"
     yield f"     = {worked(budget)}{_yields(budget, kv)}"
 
 
 def worked(budget: Budget) -> str:
     """Return the values of the formula and its result: 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB."""
-    if _floor_binds(budget):
+    if floor_binds(budget):
         taken = _term(budget.slack_bytes)
     else:
         used = budget.mem_fraction_static
         taken = f"{_term(budget.pre_load_bytes)} x (1 - {'unknown' if used is None else fraction(used)})"
     rest = _term(budget.rest_bytes) + ("" if budget.rest_bytes is None else " GiB")
     return f"{_term(budget.available_bytes)} - {taken}{_deductions(budget)[1]} = {rest}"
-
-
-def left_nothing(budget: Budget) -> bool:
-    """Say whether the budget has no room for a token."""
-    return any(known is not None and known <= 0 for known in (budget.rest_bytes, budget.result))
 
 
 def _term(count: int | None) -> str:
@@ -80,18 +74,6 @@ def _deductions(budget: Budget) -> tuple[str, str]:
         return " - deductions", f" - {gib(0)}"
     names = "".join(f" - {printable(name)}" for name in budget.deductions)
     return names, "".join(f" - {gib(taken)}" for taken in budget.deductions.values())
-
-
-def _plain_slack(budget: Budget) -> float | None:
-    if budget.pre_load_bytes is None or budget.mem_fraction_static is None:
-        return None
-    slack = budget.pre_load_bytes * (1 - budget.mem_fraction_static)
-    return slack if math.isfinite(slack) else None
-
-
-def _floor_binds(budget: Budget) -> bool:
-    plain = _plain_slack(budget)
-    return plain is not None and budget.slack_bytes is not None and abs(budget.slack_bytes - plain) >= SAME_BYTES
 
 
 def _yields(budget: Budget, kv: Kv | None) -> str:
@@ -134,8 +116,8 @@ def _verified(budget: Budget) -> str:
 
 def _notes(worker: Worker, alone: bool) -> Iterator[str]:
     budget = worker.budget or Budget()
-    if _floor_binds(budget):
-        plain = gib(round(_plain_slack(budget) or 0))
+    if floor_binds(budget):
+        plain = gib(round(plain_slack(budget) or 0))
         yield f"slack is not pre-load x (1 - mem_fraction_static) = {plain} GiB: SGLang puts a floor under it"
     given, used = budget.mem_fraction_static_given, budget.mem_fraction_static
     if given is not None and used is not None and given != used:

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from sglang_probe.collect.report import Loss, Place, ReadReport
 from sglang_probe.events.names import NOT_YET_REASONS
+from sglang_probe.figures import counted, listed, number
 from sglang_probe.report.layout import paragraph
 from sglang_probe.report.legend import legend
 from sglang_probe.report.outcome import process_name
-from sglang_probe.report.plain import counted, listed, number
 from sglang_probe.timeline.model import Degradation, Run
 
 MANY = 8

@@ -9,9 +9,10 @@ from datetime import datetime
 
 from rich.text import Text
 
+from sglang_probe.figures import UNKNOWN, counted, exception_type, listed
 from sglang_probe.report.layout import field, paragraph
 from sglang_probe.report.outcome import MANY, headline, why
-from sglang_probe.report.plain import UNKNOWN, counted, exception_type, listed, printable
+from sglang_probe.report.plain import printable
 from sglang_probe.timeline.health import MISSING
 from sglang_probe.timeline.model import Provenance, Run
 

@@ -8,8 +8,9 @@ from typing import Final
 
 from rich.text import Text
 
+from sglang_probe.figures import GIB, UNKNOWN, gib, listed, number
 from sglang_probe.report.layout import paragraph
-from sglang_probe.report.plain import GIB, UNKNOWN, gib, listed, number, printable
+from sglang_probe.report.plain import printable
 from sglang_probe.timeline.ledger_rows import KEYS
 from sglang_probe.timeline.model import Neighbour, PreLoad, Process, Step
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
-from sglang_probe.report.budget import SAME_BYTES, left_nothing, worked
-from sglang_probe.report.plain import UNKNOWN, counted, listed, printable
-from sglang_probe.timeline.model import Budget, Process, Run, Step
+from sglang_probe.explain.subject import Subject, errors_by_id
+from sglang_probe.figures import UNKNOWN, counted, listed
+from sglang_probe.report.budget import worked
+from sglang_probe.report.plain import printable
+from sglang_probe.timeline.model import Process, Run
 
 MANY = 8
 """Processes named in one line."""
@@ -33,32 +35,21 @@ def why(run: Run) -> str | None:
 
     Worked example: rest = 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB on TP5, the tightest.
     """
-    found = _negative(run) if run.outcome in {"failed", "died"} else []
-    if not found:
+    subject = Subject(run)
+    tight, found = subject.tightest, subject.negative
+    if tight is None or not subject.budget_failed:
         return None
-    process, budget = min(found, key=lambda pair: _available(pair[1]))
-    least = [one for one in found if _available(one[1]) == _available(budget)]
-    who = process_name(process) if len(least) == 1 else f"{counted(len(least), 'rank')} alike"
-    tightest = ", the tightest" if len(least) < len(found) and _is_least(budget) else ""
-    minimum = budget.minimum_viable_fraction
+    least = [seat for seat in found if seat.available == tight.available]
+    who = process_name(tight.process) if len(least) == 1 else f"{counted(len(least), 'rank')} alike"
+    tightest = ", the tightest" if len(least) < len(found) and tight.is_least else ""
+    minimum = tight.budget.minimum_viable_fraction
     viable = UNKNOWN if minimum is None else f"{minimum:.4f}"
-    return f"rest = {worked(budget)} on {who}{tightest}; minimum viable fraction {viable}"
+    return f"rest = {worked(tight.budget)} on {who}{tightest}; minimum viable fraction {viable}"
 
 
 def process_name(process: Process) -> str:
     """Return the rank's label, or what else the process is."""
     return printable(process.label or process.role)
-
-
-def errors_by_id(process: Process) -> Iterator[Step]:
-    """Return for each exception the innermost step that it passed."""
-    innermost: dict[str, Step] = {}
-    for step in process.steps:
-        if step.state == "error":
-            key = (step.failure.id if step.failure is not None else None) or step.id
-            if key not in innermost or step.depth > innermost[key].depth:
-                innermost[key] = step
-    yield from innermost.values()
 
 
 def _ready(run: Run) -> str:
@@ -83,10 +74,10 @@ def _named(processes: Sequence[Process]) -> str:
 
 def _failed(run: Run) -> str:
     where = f" in {run.failed_phase}" if run.failed_phase else ""
-    negative = _negative(run) if run.failed_phase == "kv.profile" else []
+    negative = Subject(run).negative if run.failed_phase == "kv.profile" else ()
     if negative:
-        alike = [process for process, _ in negative]
-        below = all(budget.rest_bytes is None or budget.rest_bytes < 0 for _, budget in negative)
+        alike = [seat.process for seat in negative]
+        below = all(seat.budget.rest_bytes is None or seat.budget.rest_bytes < 0 for seat in negative)
         what = "the budget is negative" if below else "the budget leaves no room for a token"
         raised = _raised_in(run)
         reason = f": {what}" + (f"; SGLang raised in {raised}" if raised not in {None, run.failed_phase} else "")
@@ -118,29 +109,6 @@ def _raised_in(run: Run) -> str | None:
                 if known is None or (step.failure is not None and step.failure.id == known):
                     return step.phase
     return None
-
-
-def _negative(run: Run) -> list[tuple[Process, Budget]]:
-    """Return the ranks whose target's budget left nothing."""
-    return [
-        (process, worker.budget)
-        for process in run.processes
-        for worker in process.workers
-        if worker.worker != "draft" and worker.budget is not None and left_nothing(worker.budget)
-    ]
-
-
-def _available(budget: Budget) -> float:
-    for known in (budget.available_local_bytes, budget.available_bytes):
-        if known is not None:
-            return known
-    return float("inf")
-
-
-def _is_least(budget: Budget) -> bool:
-    """Say whether no rank had less: one with less may have been ended before it said so, but the minimum counts it."""
-    local, least = budget.available_local_bytes, budget.available_bytes
-    return local is None or least is None or local < least + SAME_BYTES
 
 
 def _starting(run: Run, now: datetime | None) -> str:

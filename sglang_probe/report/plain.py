@@ -1,4 +1,4 @@
-"""Values as text: units, unknowns, and strings from outside that must not reach the terminal as they are.
+"""Strings from outside that must not reach the terminal as they are.
 
 Standard library only: the command line uses it before it knows whether an extra is installed.
 """
@@ -6,12 +6,8 @@ Standard library only: the command line uses it before it knows whether an extra
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
-GIB: Final = 1 << 30
-UNKNOWN: Final = "-"
-"""Printed for None; the reason stands in a note."""
 _ACTING: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """What JSON may hold unescaped and terminals obey: C1 controls, marks of direction, invisible joiners."""
 
@@ -29,48 +25,3 @@ def printable_json(text: str) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
-
-
-def gib(count: int | None) -> str:
-    """Return bytes as GiB with three decimals, without the unit; a zero has no sign."""
-    if count is None:
-        return UNKNOWN
-    text = f"{count / GIB:.3f}"
-    return "0.000" if text == "-0.000" else text
-
-
-def seconds(duration: float | None) -> str:
-    """Return seconds without the unit, in five columns: three decimals under ten seconds, fewer above."""
-    if duration is None:
-        return UNKNOWN
-    decimals = next((d for d, limit in ((3, 9.9995), (2, 99.995), (1, 999.95)) if abs(duration) < limit), 0)
-    return f"{duration:.{decimals}f}"
-
-
-def fraction(value: float | None) -> str:
-    """Return a fraction with three decimals, or as many as it has, up to six."""
-    if value is None:
-        return UNKNOWN
-    whole, _, decimals = f"{value:.6f}".partition(".")
-    return f"{whole}.{decimals.rstrip('0').ljust(3, '0')}"
-
-
-def number(value: int | None) -> str:
-    """Return a count with thousands marked."""
-    return UNKNOWN if value is None else f"{value:,}"
-
-
-def listed(names: Sequence[object], most: int) -> str:
-    """Return the first `most` names, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{', '.join(map(str, names[:most]))}{more}"
-
-
-def exception_type(name: str | None) -> str:
-    """Return the type of an exception as a person writes it."""
-    return (name or "exception of unknown type").removeprefix("builtins.")
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return "1 file" or "2 files"."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

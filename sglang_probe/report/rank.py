@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from sglang_probe.figures import UNKNOWN, exception_type, gib, listed
 from sglang_probe.report.budget import budget_lines
 from sglang_probe.report.layout import block, paragraph
 from sglang_probe.report.ledger import ledger_lines, pre_load_lines
 from sglang_probe.report.outcome import process_name
-from sglang_probe.report.plain import UNKNOWN, exception_type, gib, listed, printable
+from sglang_probe.report.plain import printable
 from sglang_probe.report.steps import Layout, step_name, steps_table
 from sglang_probe.timeline.model import Device, Failure, Process, Step, Worker
 

@@ -8,8 +8,9 @@ from typing import Final, Literal, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from sglang_probe.figures import gib, seconds
 from sglang_probe.report.layout import folded
-from sglang_probe.report.plain import gib, printable, seconds
+from sglang_probe.report.plain import printable
 from sglang_probe.timeline.model import Process, Step
 
 HEADINGS: Final = ("phase (memory in GiB)", "state  secs", "free\nbefore", "free\nafter", "cost")

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sglang_probe.collect.records import Reading
+from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
 from sglang_probe.timeline.ledger_others import has_context
-from sglang_probe.timeline.model import Budget, Ledger, PreLoad, Step, Worker
+from sglang_probe.timeline.model import Ledger, PreLoad, Step, Worker
 
-_SAME_SLACK = 1 << 20
-"""Bytes by which slack may differ from pre-load x (1 - fraction) for the rounding of SGLang's own floats."""
 NO_IDLE = "nothing was read before this process had a CUDA context"
 
 
@@ -116,13 +115,7 @@ def _tokens(cost: int | None, workers: Sequence[Worker]) -> tuple[float | None, 
         return None, None
     if target is None or budget is None or budget.mem_fraction_static is None:
         return None, "no budget was recorded"
-    token = budget.bytes_per_token or (None if target.kv is None else target.kv.bytes_per_token)
+    token = token_bytes(target)
     if not token:
         return None, "the bytes of a token are unknown"
-    return cost * (1.0 if _floor_binds(budget) else budget.mem_fraction_static) / token, None
-
-
-def _floor_binds(budget: Budget) -> bool:
-    if budget.pre_load_bytes is None or budget.slack_bytes is None or budget.mem_fraction_static is None:
-        return False
-    return abs(budget.slack_bytes - budget.pre_load_bytes * (1 - budget.mem_fraction_static)) > _SAME_SLACK
+    return cost * (1.0 if floor_binds(budget) else budget.mem_fraction_static) / token, None

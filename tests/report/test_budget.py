@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sglang_probe.figures import GIB
 from sglang_probe.report.budget import budget_lines
-from sglang_probe.report.plain import GIB
 from sglang_probe.timeline.model import Budget, Kv, Timeline, Worker
 
 

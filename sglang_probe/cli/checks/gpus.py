@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from sglang_probe.cli.checks.model import Check, Facts
 from sglang_probe.cli.checks.servers import who
-from sglang_probe.report.plain import counted, printable
+from sglang_probe.figures import counted
+from sglang_probe.report.plain import printable
 
 FIRST_PID_NAMESPACE: Final = 4026531836
 """The inode of the host's own pid namespace, the same in every Linux."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sglang_probe.cli.checks.model import Check
-from sglang_probe.report.plain import counted, printable
+from sglang_probe.figures import counted
+from sglang_probe.report.plain import printable
 
 Process = Mapping[str, Any]
 

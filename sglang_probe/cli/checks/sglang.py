@@ -13,7 +13,8 @@ from sglang_probe.catalogue.resolve import Row, homeless, homes, resolve
 from sglang_probe.catalogue.sources import Source, from_tree
 from sglang_probe.cli.checks.model import Check, Facts
 from sglang_probe.events.names import ROLES
-from sglang_probe.report.plain import counted, listed, printable
+from sglang_probe.figures import counted, listed
+from sglang_probe.report.plain import printable
 
 GIT_TIMEOUT_S = 3
 

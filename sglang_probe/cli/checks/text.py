@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from sglang_probe.cli.checks.model import Check, State
-from sglang_probe.report.plain import counted, printable
+from sglang_probe.figures import counted
+from sglang_probe.report.plain import printable
 
 MARKS: Final[dict[State, str]] = {"ok": "ok", "warning": "warn", "error": "FAIL", "unknown": "?"}
 COLOURS: Final[dict[State, str]] = {"ok": "32", "warning": "33", "error": "31", "unknown": "36"}

@@ -1,0 +1,1 @@
+"""Timelines in; findings, differences and plans out. Pure functions, all of them."""

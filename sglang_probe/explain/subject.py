@@ -1,0 +1,108 @@
+"""A run as the rules look at it: its ranks, their targets' budgets, the tightest of them, and how it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from sglang_probe.timeline.arithmetic import SAME_BYTES, left_nothing
+from sglang_probe.timeline.model import Budget, Process, Run, Step, Worker
+
+
+class Seat(NamedTuple):
+    """The target's budget on one rank."""
+
+    process: Process
+    worker: Worker
+    budget: Budget
+
+    @property
+    def label(self) -> str:
+        """Return the rank's label."""
+        return label(self.process)
+
+    @property
+    def available(self) -> float:
+        """Return what was available on this rank itself, where known; else what SGLang used."""
+        for known in (self.budget.available_local_bytes, self.budget.available_bytes):
+            if known is not None:
+                return known
+        return float("inf")
+
+    @property
+    def is_least(self) -> bool:
+        """Say whether no rank had less: one with less may have been ended before it said so, but the minimum counts
+        it."""
+        local, least = self.budget.available_local_bytes, self.budget.available_bytes
+        return local is None or least is None or local < least + SAME_BYTES
+
+
+class Subject:
+    """One run. `others` are the other runs that were read with it."""
+
+    def __init__(self, run: Run, others: Sequence[Run] = ()) -> None:
+        self.run = run
+        self.others = tuple(others)
+
+    @cached_property
+    def ranks(self) -> tuple[Process, ...]:
+        """The processes that are ranks."""
+        return tuple(process for process in self.run.processes if process.label is not None)
+
+    @cached_property
+    def seats(self) -> tuple[Seat, ...]:
+        """The targets whose budget was computed, whatever came of it."""
+        found = (
+            Seat(process, worker, worker.budget)
+            for process in self.run.processes
+            for worker in process.workers
+            if worker.worker != "draft" and worker.budget is not None
+        )
+        return tuple(seat for seat in found if seat.budget.available_bytes is not None or left_nothing(seat.budget))
+
+    @cached_property
+    def negative(self) -> tuple[Seat, ...]:
+        """The targets whose budget left nothing."""
+        return tuple(seat for seat in self.seats if left_nothing(seat.budget))
+
+    @cached_property
+    def tightest(self) -> Seat | None:
+        """The target with the least available memory, of those whose budget left nothing if there are any."""
+        return min(self.negative or self.seats, key=lambda seat: seat.available, default=None)
+
+    @cached_property
+    def failed(self) -> bool:
+        """Whether the run did not start."""
+        return self.run.outcome in {"failed", "died"}
+
+    @cached_property
+    def budget_failed(self) -> bool:
+        """Whether the run did not start because a budget left nothing."""
+        return self.failed and bool(self.negative)
+
+    def effective(self, *names: str) -> object:
+        """Return the first of SGLang's resolved arguments that is known and not None."""
+        known = self.run.provenance.effective or {}
+        return next((known[name] for name in names if known.get(name) is not None), None)
+
+
+def label(process: Process) -> str:
+    """Return a rank's label, or what else the process is."""
+    return process.label or process.role
+
+
+def labels(processes: Iterable[Process]) -> tuple[str, ...]:
+    """Return the labels of processes."""
+    return tuple(label(process) for process in processes)
+
+
+def errors_by_id(process: Process) -> Iterator[Step]:
+    """Return for each exception the innermost step that it passed."""
+    innermost: dict[str, Step] = {}
+    for step in process.steps:
+        if step.state == "error":
+            key = (step.failure.id if step.failure is not None else None) or step.id
+            if key not in innermost or step.depth > innermost[key].depth:
+                innermost[key] = step
+    yield from innermost.values()

@@ -1,0 +1,37 @@
+"""What a budget says of itself, asked by the ledger, the findings and the reports alike."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from sglang_probe.figures import GIB
+from sglang_probe.timeline.model import Budget, Worker
+
+SAME_BYTES: Final = GIB // 2000
+"""Half of the last decimal shown: what differs by less looks the same, and may be the rounding of SGLang's floats."""
+
+
+def left_nothing(budget: Budget) -> bool:
+    """Say whether the budget has no room for a token."""
+    return any(known is not None and known <= 0 for known in (budget.rest_bytes, budget.result))
+
+
+def plain_slack(budget: Budget) -> float | None:
+    """Return pre-load x (1 - mem_fraction_static) in bytes; None where one of them is unknown or no number."""
+    if budget.pre_load_bytes is None or budget.mem_fraction_static is None:
+        return None
+    slack = budget.pre_load_bytes * (1 - budget.mem_fraction_static)
+    return slack if math.isfinite(slack) else None
+
+
+def floor_binds(budget: Budget) -> bool:
+    """Say whether SGLang's floor on the slack decides, and not the fraction."""
+    plain = plain_slack(budget)
+    return plain is not None and budget.slack_bytes is not None and abs(budget.slack_bytes - plain) >= SAME_BYTES
+
+
+def token_bytes(worker: Worker) -> int | None:
+    """Return the bytes that a token takes of a worker's KV cache on one rank; None where nothing says."""
+    own = None if worker.budget is None else worker.budget.bytes_per_token
+    return own or (None if worker.kv is None else worker.kv.bytes_per_token) or None
