@@ -1,4 +1,4 @@
-"""The budget's formula: it gives what SGLang gave on real GPUs, its two directions agree, more fraction is never less."""
+"""The budget's formula: it gives what SGLang gave on real GPUs, both ways agree, more fraction is never less."""
 
 from __future__ import annotations
 
