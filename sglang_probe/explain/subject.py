@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sglang_probe.timeline.arithmetic import SAME_BYTES, left_nothing
-from sglang_probe.timeline.model import Budget, Process, Run, Step, Worker
+from sglang_probe.timeline.model import Budget, Failure, Process, Run, Step, Worker
 
 
 class Seat(NamedTuple):
@@ -39,11 +40,12 @@ class Seat(NamedTuple):
 
 
 class Subject:
-    """One run. `others` are the other runs that were read with it."""
+    """One run. `others` are the other runs that were read with it, `wanted_tokens` what its KV cache should hold."""
 
-    def __init__(self, run: Run, others: Sequence[Run] = ()) -> None:
+    def __init__(self, run: Run, others: Sequence[Run] = (), wanted_tokens: int = 0) -> None:
         self.run = run
         self.others = tuple(others)
+        self.wanted_tokens = wanted_tokens
 
     @cached_property
     def ranks(self) -> tuple[Process, ...]:
@@ -95,6 +97,22 @@ def label(process: Process) -> str:
 def labels(processes: Iterable[Process]) -> tuple[str, ...]:
     """Return the labels of processes."""
     return tuple(label(process) for process in processes)
+
+
+_FRAME: Final = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
+
+
+def raised_at(failure: Failure) -> str | None:
+    """Return SGLang's innermost frame of an exception, `srt/models/llama.py:494 in __init__`; else where it was raised.
+
+    An out-of-memory error is raised in torch, always in the same line: the caller says what asked for the memory.
+    """
+    frames = _FRAME.findall(failure.stacktrace or "")
+    own = [(path, line, name) for path, line, name in frames if "/sglang/" in path]
+    if not own:
+        return failure.raised_in
+    path, line, name = own[-1]
+    return f"{path.rpartition('/sglang/')[2]}:{line} in {name}"
 
 
 def errors_by_id(process: Process) -> Iterator[Step]:

@@ -24,7 +24,7 @@ def run_header(
     run: Run, where: Sequence[str], width: int, now: datetime | None = None, *, several_launches: bool = False
 ) -> list[Text]:
     """Return the head of one run; `where` names the directories of its files."""
-    lines = field("run", _name(run, several_launches or run.launch > 0), width, "bold")
+    lines = field("run", run_name(run, several_launches or run.launch > 0), width, "bold")
     lines += field("outcome", headline(run, now), width, STYLES.get(run.outcome, "yellow"))
     reason = why(run)
     lines += field("why", reason, width, "bold") if reason is not None else []
@@ -53,7 +53,8 @@ def _is_blind(run: Run) -> bool:
     return not health.memory_roles or health.dropped_events > 0 or any(one.no_memory_role for one in run.processes)
 
 
-def _name(run: Run, several_launches: bool) -> str:
+def run_name(run: Run, several_launches: bool) -> str:
+    """Return how a run is called: its id, which launch of it, and the ids that are the same run."""
     launch = f", launch {run.launch + 1}" if several_launches else ""
     others = [other for other in run.joined_run_ids if other != run.run_id]
     joined = f" (joined with {', '.join(others)})" if others else ""

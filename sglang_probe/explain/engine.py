@@ -1,0 +1,51 @@
+"""Runs the rules over a timeline: causes first, in the order of the rules, then what else was found."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from sglang_probe.explain.model import Explanation, Finding, RunFindings
+from sglang_probe.explain.rules import LAST, RULES
+from sglang_probe.explain.subject import Subject
+from sglang_probe.timeline.model import Run, Timeline
+
+DOC: Final = "docs/explain.md"
+_RANK: Final = {"error": 0, "warning": 1, "info": 2}
+
+
+def explain(timeline: Timeline, wanted_tokens: int = 0) -> Explanation:
+    """Return the findings about every run. `wanted_tokens` is what the KV cache should hold at least.
+
+    The first finding of a run leads. One of severity error explains the failure; the order among those is that of the
+    rules, and it is the same among the others.
+    """
+    runs = tuple(_findings(run, timeline, wanted_tokens) for run in timeline.runs)
+    return Explanation(runs=runs, read=timeline.read)
+
+
+def _findings(run: Run, timeline: Timeline, wanted_tokens: int) -> RunFindings:
+    subject = Subject(run, [other for other in timeline.runs if other is not run], wanted_tokens)
+    found = [finding for rule in RULES for finding in rule(subject)]
+    if not any(finding.severity == "error" for finding in found):
+        found = [*LAST(subject), *found]
+    found.sort(key=lambda finding: _RANK[finding.severity])
+    return RunFindings(
+        run_id=run.run_id,
+        launch=run.launch,
+        outcome=run.outcome,
+        failed_phase=run.failed_phase,
+        findings=tuple(msgspec.structs.replace(one, doc=f"{DOC}#{anchor(one)}") for one in found),
+    )
+
+
+def anchor(finding: Finding) -> str:
+    """Return the anchor of a finding's rule in the documentation."""
+    return finding.rule.replace("_", "-")
+
+
+def to_json(explanation: Explanation) -> dict[str, Any]:
+    """Return the findings as plain objects that any JSON writer takes; what is unknown is null."""
+    shaped: dict[str, Any] = msgspec.to_builtins(explanation)
+    return shaped

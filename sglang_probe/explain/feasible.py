@@ -1,0 +1,102 @@
+"""Between which fractions a server can live: enough for the weights and some tokens, and room for what comes after.
+
+    lowest  = 1 - (available - deductions - tokens x bytes per token) / pre-load
+    highest = 1 - (what graphs, attention and activations need) / pre-load
+Worked example (the story): lowest 1 - 21.697 / 93.999 = 0.7692 for an empty cache; SGLang itself would set 14.500 GiB
+aside, so highest = 1 - 14.500 / 93.999 = 0.8457: any fraction between. Were 25 GiB needed, highest = 0.7340: empty by
+(0.7692 - 0.7340) x 93.999 = 3.303 GiB.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from sglang_probe.explain.formula import terms_of
+from sglang_probe.explain.model import Basis
+from sglang_probe.explain.set_aside import rule_of_thumb, taken_after
+from sglang_probe.explain.subject import Seat, Subject
+from sglang_probe.figures import gib, number
+from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
+
+
+class Bound(NamedTuple):
+    """The highest fraction, and what it is made of."""
+
+    fraction: float
+    needs_bytes: int
+    basis: Basis
+    says: str
+
+
+class Interval(NamedTuple):
+    """The fractions that work on the tightest rank."""
+
+    lowest: float
+    tokens: int
+    """That `lowest` has room for."""
+    highest: Bound | None
+    pre_load_bytes: int
+
+    @property
+    def empty_by_bytes(self) -> int | None:
+        """Return by how much no fraction works; None where one does, or the upper bound is unknown."""
+        top = 1.0 if self.highest is None else self.highest.fraction
+        short = round((self.lowest - top) * self.pre_load_bytes)
+        return short if short > 0 else None
+
+    @property
+    def advice(self) -> float | None:
+        """Return a fraction to try: the highest, else the lowest with a little more; two decimals where these fit."""
+        if self.empty_by_bytes is not None:
+            return None
+        if self.highest is None:
+            return min(_up(self.lowest, 3) + 0.01, 0.999)
+        for decimals in (2, 3):
+            tried = _down(self.highest.fraction, decimals)
+            if tried > self.lowest:
+                return tried
+        return None
+
+
+def interval_of(subject: Subject, seat: Seat, wanted_tokens: int = 0) -> Interval | None:
+    """Return the fractions between which this server can live; None where a term is unknown or a floor decides."""
+    terms = terms_of(seat.budget)
+    token = token_bytes(seat.worker)
+    if terms is None or floor_binds(seat.budget) or (wanted_tokens and token is None):
+        return None
+    if seat.budget.minimum_viable_fraction is None:
+        return None  # a deduction hangs on the fraction
+    lowest = terms.fraction_for(wanted_tokens * (token or 0))
+    return Interval(lowest, wanted_tokens, highest_of(subject, seat), terms.pre_load)
+
+
+def highest_of(subject: Subject, seat: Seat) -> Bound | None:
+    """Return the highest fraction that leaves room for what comes after the pools."""
+    thumb, pre_load = rule_of_thumb(subject), seat.budget.pre_load_bytes
+    if not pre_load:
+        return None
+    measured = taken_after(seat)
+    if thumb is None:
+        if measured is None:
+            return None
+        says = (
+            f"the start itself took {gib(measured)} GiB after the KV pools (measured); serving's activations"
+            " come on top"
+        )
+        return Bound(1 - measured / pre_load, measured, "measured", says)
+    needs = max(thumb.bytes, measured or 0)
+    so_far = "" if measured is None else f"; of it the start took {gib(measured)} GiB (measured)"
+    says = (
+        f"SGLang's own rule of thumb sets {gib(thumb.bytes)} GiB aside for graphs and activations at"
+        f" --chunked-prefill-size {number(thumb.chunked_prefill_size)} (assumed){so_far}"
+    )
+    return Bound(1 - needs / pre_load, needs, "assumed", says)
+
+
+def _up(value: float, decimals: int) -> float:
+    return math.ceil(value * 10.0**decimals) / 10.0**decimals
+
+
+def _down(value: float, decimals: int) -> float:
+    return math.floor(value * 10.0**decimals) / 10.0**decimals

@@ -1,0 +1,57 @@
+"""The out-of-memory error that ended a run: where it struck, by how much memory was short, and what held the rest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sglang_probe.explain.oom_message import OutOfMemory, parse
+from sglang_probe.explain.subject import Subject, errors_by_id, label
+from sglang_probe.timeline.model import Process, Step
+
+
+class Shortage(NamedTuple):
+    """The first error of a run, where it is one of the device's memory."""
+
+    process: Process
+    step: Step
+    said: OutOfMemory
+
+    @property
+    def label(self) -> str:
+        """Return the rank that it struck."""
+        return label(self.process)
+
+    @property
+    def wanted_bytes(self) -> int:
+        """Return what was asked for; 0 where the message does not say."""
+        return self.said.wanted or 0
+
+    @property
+    def free_bytes(self) -> int | None:
+        """Return what was free then: as the message says, else as read when the step had failed."""
+        return self.step.free_bytes if self.said.free is None else self.said.free
+
+    @property
+    def short_bytes(self) -> int | None:
+        """Return by how much it was short; None where it is not known what was wanted or free."""
+        if self.said.wanted is None or self.free_bytes is None:
+            return None
+        return self.said.wanted - self.free_bytes
+
+
+def shortage_of(subject: Subject) -> Shortage | None:
+    """Return the out-of-memory error that a run failed with; None where its first error is another."""
+    run = subject.run
+    if not subject.failed or run.failure is None or subject.budget_failed:
+        return None
+    said = parse(f"{run.failure.type or ''}: {run.failure.message or ''}")
+    if said is None:
+        return None
+    found = [
+        (process, step)
+        for process in run.processes
+        for step in errors_by_id(process)
+        if run.failure.id is None or (step.failure is not None and step.failure.id == run.failure.id)
+    ]
+    blamed = [pair for pair in found if pair[0].label == run.failed_label] or found
+    return Shortage(*blamed[0], said) if blamed else None

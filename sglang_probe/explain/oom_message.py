@@ -1,0 +1,101 @@
+"""Out-of-memory errors in the words of torch, CUDA, HIP and NCCL: what was wanted, what was free, who held the rest.
+
+Wordings: torch up to 1.x/2.0 ("(GPU 0; 79.15 GiB total capacity; ... already allocated; ... free; ... reserved in total
+by PyTorch)"), torch 2.1 on ("GPU 0 has a total capacity of ... of which ... is free. ... this process has ... memory in
+use. Of the allocated memory ... is allocated by PyTorch, [with ... allocated in private pools,] and ... is reserved by
+PyTorch but unallocated"), and the calls beneath that give no numbers. Figures have two decimals.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_UNITS: Final = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE: Final = r"(?P<{}>[\d.]+ (?:bytes|[KMGT]iB))"
+_WORDS: Final = re.compile(
+    r"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory|out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory",
+    re.IGNORECASE,
+)
+_HOST: Final = re.compile(
+    r"Cannot allocate memory|DefaultCPUAllocator|std::bad_alloc|out of resource: shared memory"
+    r"|shared memory|/dev/shm|Bus error",
+    re.IGNORECASE,
+)
+"""Memory all the same, and not the device's."""
+_PATTERNS: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"Tried to allocate " + _SIZE.format("wanted"),
+        r"total capacity of " + _SIZE.format("total"),
+        _SIZE.format("total") + r" total capacity",
+        r"of which " + _SIZE.format("free") + r" is free",
+        r"already allocated; " + _SIZE.format("free") + r" free",
+        r"this process has " + _SIZE.format("process") + r" memory in use",
+        _SIZE.format("allocated") + r" is allocated by PyTorch",
+        _SIZE.format("allocated") + r" already allocated",
+        r"with " + _SIZE.format("private") + r" allocated in private pools",
+        _SIZE.format("unallocated") + r" is reserved by PyTorch but unallocated",
+        _SIZE.format("reserved") + r" reserved in total by PyTorch",
+    )
+)
+_OTHERS: Final = re.compile(r"Process (\d+) has ([\d.]+ (?:bytes|[KMGT]iB)) memory in use")
+
+
+class OutOfMemory(NamedTuple):
+    """What a message says, in bytes rounded as it rounds; None where it does not say."""
+
+    wanted: int | None = None
+    total: int | None = None
+    free: int | None = None
+    process: int | None = None
+    """This process's, what lies outside PyTorch included."""
+    allocated: int | None = None
+    private: int | None = None
+    """Of the allocated, in private pools: CUDA graphs."""
+    unallocated: int | None = None
+    """Reserved by PyTorch and not allocated."""
+    others: tuple[tuple[int, int], ...] = ()
+    """(pid, bytes) of the other processes that it names."""
+
+    @property
+    def short(self) -> int | None:
+        """Return by how much the free memory fell short of what was wanted; negative: it was there, in pieces."""
+        return None if self.wanted is None or self.free is None else self.wanted - self.free
+
+    @property
+    def outside(self) -> int | None:
+        """Return what the process holds outside PyTorch: context, NCCL, graphs, libraries."""
+        if self.process is None or self.allocated is None:
+            return None
+        return self.process - self.allocated - (self.unallocated or 0)
+
+
+def parse(message: str) -> OutOfMemory | None:
+    """Return what an out-of-memory error of the device says; None where the message is none."""
+    if not _WORDS.search(message) or (_HOST.search(message) and "Tried to allocate" not in message):
+        return None
+    found: dict[str, int] = {}
+    for pattern in _PATTERNS:
+        match = pattern.search(message)
+        if match is not None:
+            found |= {name: _bytes(text) for name, text in match.groupdict().items()}
+    reserved = found.pop("reserved", None)
+    if reserved is not None and "allocated" in found:
+        found.setdefault("unallocated", reserved - found["allocated"])
+    others = tuple((int(pid), _bytes(size)) for pid, size in _OTHERS.findall(message))
+    return OutOfMemory(**found, others=others)
+
+
+def is_host_memory(message: str) -> bool:
+    """Say whether a message is about the host's memory or shared memory, which no fraction of a GPU moves."""
+    return parse(message) is None and _HOST.search(message) is not None
+
+
+def _bytes(text: str) -> int:
+    figure, unit = text.split()
+    try:
+        return round(float(figure) * _UNITS[unit])
+    except ValueError:  # "1.2.3": no number of torch's
+        return 0

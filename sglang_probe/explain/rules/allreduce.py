@@ -1,0 +1,166 @@
+"""Rules about what lies before the weights: the custom all-reduce, and where the memory of an idle card went."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from sglang_probe.explain.counterfactual import given_back
+from sglang_probe.explain.model import Finding, Lever
+from sglang_probe.explain.phrases import signed
+from sglang_probe.explain.subject import Subject, label, labels
+from sglang_probe.figures import fraction, gib, listed, number
+from sglang_probe.timeline.model import PreLoad, Process, Step
+
+_NO_GROUP: Final = (None, 1)
+
+
+def custom_all_reduce(subject: Subject) -> Iterator[Finding]:
+    """What the custom all-reduce really cost, whether it can be the cause at all, and why it stayed disabled."""
+    costs = {
+        label(process): process.pre_load.custom_allreduce_bytes
+        for process in subject.ranks
+        if process.pre_load is not None and process.pre_load.custom_allreduce_bytes is not None
+    }
+    if any(costs.values()):
+        yield _cost(subject, costs)
+    disabled: defaultdict[tuple[str, str], list[Process]] = defaultdict(list)
+    for process in subject.ranks:
+        for step in process.steps:
+            if _stayed_disabled(step):
+                name = str(step.attributes.get("class") or step.detail or "the custom all-reduce")
+                disabled[name, str(step.attributes.get("disabled_reason") or "it does not say why")].append(process)
+    for (name, reason), who in disabled.items():
+        yield Finding(
+            rule="custom_all_reduce",
+            severity="info",
+            ranks=labels(dict.fromkeys(who)),
+            says=f"{name} stayed disabled: {reason}. It took no memory; all-reduces go through NCCL",
+            numbers={"class": name, "disabled_reason": reason},
+            confidence="certain",
+        )
+
+
+def _cost(subject: Subject, costs: dict[str, int]) -> Finding:
+    most, least = max(costs.values()), min(costs.values())
+    span = gib(most) if gib(most) == gib(least) else f"{gib(least)} to {gib(most)}"
+    effect = _effect(subject, costs)
+    return Finding(
+        rule="custom_all_reduce",
+        severity="error" if effect.cause else "info",
+        ranks=() if len(costs) == len(subject.ranks) else tuple(costs),
+        says=f"The custom all-reduce cost {span} GiB on each rank.{effect.says}",
+        numbers={"custom_allreduce_bytes": costs},
+        formula=effect.formula,
+        lever=effect.lever,
+        confidence="certain" if _separable(subject) else "likely",
+    )
+
+
+class _Effect(NamedTuple):
+    """What the custom all-reduce did to the budget."""
+
+    says: str = ""
+    formula: str | None = None
+    cause: bool = False
+    lever: Lever | None = None
+
+
+def _effect(subject: Subject, costs: dict[str, int]) -> _Effect:
+    outcome, seat = given_back(subject, costs), subject.tightest
+    if outcome is None or seat is None:
+        return _Effect()
+    tokens = _tokens(seat.process.pre_load, outcome.gain_tokens)
+    gain, cost = gib(outcome.gain_bytes), gib(costs.get(seat.label))
+    says = f" It lowers the KV budget by {gain} GiB{'' if tokens is None else f', {number(tokens)} KV tokens'}."
+    formula = f"{cost} x {fraction(seat.budget.mem_fraction_static)} = {gain} GiB"
+    if not subject.budget_failed:
+        return _Effect(says, formula)
+    rest = gib(outcome.rest_bytes)
+    formula += f"; rest without it = {gib(seat.budget.rest_bytes)} {signed(outcome.gain_bytes)} = {rest} GiB"
+    if not outcome.starts:
+        return _Effect(f"{says} It cannot be the cause: without it the budget would still be {rest} GiB.", formula)
+    lever = Lever(
+        flag="--disable-custom-all-reduce",
+        gain_bytes=outcome.gain_bytes,
+        gain_tokens=tokens,
+        enough=True,
+        says="gives back what it took before the weights; small all-reduces get slower",
+    )
+    return _Effect(f"{says} Without it this server would have started.", formula, True, lever)
+
+
+def _tokens(way: PreLoad | None, fallback: int | None) -> int | None:
+    exact = None if way is None else way.custom_allreduce_tokens
+    return fallback if exact is None else round(exact)
+
+
+def _separable(subject: Subject) -> bool:
+    return all(process.pre_load is None or process.pre_load.not_separable is None for process in subject.ranks)
+
+
+def _stayed_disabled(step: Step) -> bool:
+    """Say whether a custom all-reduce of a group of several ranks was built and disabled itself."""
+    if step.phase != "allreduce.buffers" or step.attributes.get("disabled") is not True:
+        return False
+    return step.attributes.get("world_size") not in _NO_GROUP
+
+
+def before_the_weights(subject: Subject) -> Iterator[Finding]:
+    """Why the engine's total is less than what an idle card has free: the way to the pre-load memory."""
+    ways = [(process, process.pre_load) for process in subject.ranks if process.pre_load is not None]
+    if not ways:
+        return
+    process, way = min(ways, key=lambda pair: pair[1].pre_load_bytes or 0)
+    parts = _parts(way)
+    if way.pre_load_bytes is None or not parts:
+        return
+    total, name = _idle(process, way, parts)
+    taken = sum(size for size, _ in parts)
+    shown = "".join(f" - {gib(size)} {what}" if size >= 0 else f" + {gib(-size)} {what}" for size, what in parts)
+    poorest = f" It is the least of {len(ways)} ranks'." if len({one.pre_load_bytes for _, one in ways}) > 1 else ""
+    begin = "" if total is None else f"{gib(total)} GiB {name}; "
+    yield Finding(
+        rule="before_the_weights",
+        severity="info",
+        ranks=(label(process),),
+        says=f"{begin}{gib(taken)} went to {listed([what for size, what in parts if size > 0], 6)} before any"
+        " weight was loaded:"
+        f" the engine's total is the {gib(way.pre_load_bytes)} GiB that were left.{poorest}",
+        numbers={
+            "idle_free_bytes": way.idle_free_bytes,
+            "context_bytes": way.context_bytes,
+            "world_group_bytes": way.world_group_bytes,
+            "communicators_bytes": way.communicators_bytes,
+            "custom_allreduce_bytes": way.custom_allreduce_bytes,
+            "other_bytes": way.other_bytes,
+            "pre_load_bytes": way.pre_load_bytes,
+        },
+        formula=None if total is None else f"{gib(total)}{shown} = {gib(way.pre_load_bytes)} GiB",
+        confidence="certain" if way.not_separable is None and total == way.idle_free_bytes else "likely",
+    )
+
+
+def _parts(way: PreLoad) -> list[tuple[int, str]]:
+    named = (
+        (way.context_bytes, "CUDA context"),
+        (way.world_group_bytes, "world group"),
+        (way.communicators_bytes, "communicators"),
+        (way.custom_allreduce_bytes, "custom all-reduce"),
+    )
+    known = [(size, what) for size, what in named if size]
+    if way.other_bytes:
+        known.append((way.other_bytes, "given back" if way.other_bytes < 0 else "the rest of the distributed init"))
+    return known
+
+
+def _idle(process: Process, way: PreLoad, parts: list[tuple[int, str]]) -> tuple[int | None, str]:
+    """Return what was free before the run, as read; else the device's total, where the parts lead from it on."""
+    if way.idle_free_bytes is not None:
+        others = any(one.kind == "foreign" for one in process.neighbours)
+        return way.idle_free_bytes, "were free before this process" if others else "were free on the idle card"
+    total = None if process.device is None else process.device.total_bytes
+    if total is not None and way.pre_load_bytes == total - sum(size for size, _ in parts):
+        return total, "is what CUDA gives of the card"
+    return None, ""

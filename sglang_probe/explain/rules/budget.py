@@ -1,0 +1,184 @@
+"""Rules about the KV budget: weights that exceed it, and what drafts and recurrent states take of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sglang_probe.explain.feasible import Interval, interval_of
+from sglang_probe.explain.levers import levers_of
+from sglang_probe.explain.model import Finding, Lever
+from sglang_probe.explain.phrases import budget_formula, on_ranks
+from sglang_probe.explain.subject import Seat, Subject, labels
+from sglang_probe.figures import fraction, gib, number
+from sglang_probe.timeline.arithmetic import token_bytes
+
+SAME_MINIMUM = 0.00005
+"""SGLang prints its own minimum with four decimals."""
+
+
+def weights_exceed_budget(subject: Subject) -> Iterator[Finding]:
+    """The memory that was left after the weights is less than the slack: the static budget has no room for a token."""
+    seat = subject.tightest
+    if seat is None or not subject.budget_failed:
+        return
+    interval = interval_of(subject, seat, subject.wanted_tokens)
+    levers = levers_of(subject, seat, interval)
+    budget = seat.budget
+    yield Finding(
+        rule="weights_exceed_budget",
+        severity="error",
+        ranks=labels([one.process for one in subject.negative]),
+        says=f"{_says(subject, seat)} {_direction(interval)}",
+        numbers=_numbers(seat, interval),
+        formula=_formula(seat),
+        lever=levers[0] if levers else None,
+        levers=tuple(levers[1:]),
+        notes=tuple(_notes(seat, interval)),
+        confidence="certain" if budget.verified else "likely",
+    )
+
+
+def deductions(subject: Subject) -> Iterator[Finding]:
+    """What is taken off the budget beside the target's weights: draft weights, mamba states, multimodal inputs."""
+    seat = subject.tightest
+    if seat is None:
+        return
+    parts = {f"draft {w.draft_index}" if w.draft_index is not None else "draft weights": w.weights_bytes
+             for w in seat.process.workers if w.worker == "draft" and w.weights_bytes}  # fmt: skip
+    parts |= dict(seat.budget.deductions)
+    taken = sum(parts.values())
+    rest = seat.budget.rest_bytes
+    if not taken or rest is None:
+        return
+    cause = subject.budget_failed and rest + taken > 0
+    shown = " + ".join(f"{gib(size)} {name}" for name, size in parts.items())
+    verdict = "Without them this server would have started." if cause else ""
+    if subject.budget_failed and not cause:
+        verdict = f"They are not the cause: without them the budget would still be {gib(rest + taken)} GiB."
+    yield Finding(
+        rule="draft_and_recurrent",
+        severity="error" if cause else "info",
+        ranks=(seat.label,) if subject.failed else (),
+        says=f"Beside the target's weights {gib(taken)} GiB are taken before the KV cache. {verdict}".rstrip(),
+        numbers={"deductions": parts, "rest_bytes": rest},
+        formula=f"{shown} = {gib(taken)} GiB",
+        lever=_without(taken) if cause else None,
+        confidence="certain",
+    )
+
+
+def _without(taken: int) -> Lever:
+    says = "leave speculative decoding off, or keep fewer states (--max-running-requests, --max-mamba-cache-size)"
+    return Lever(flag="--speculative-algorithm", gain_bytes=taken, enough=True, says=says)
+
+
+def _says(subject: Subject, seat: Seat) -> str:
+    budget, weights = seat.budget, seat.worker.weights_bytes
+    static, pre_load, available = budget.static_budget_bytes, budget.pre_load_bytes, budget.available_bytes
+    who = on_ranks(subject, [one.process for one in subject.negative])
+    if static is None or pre_load is None or available is None or budget.rest_bytes is None:
+        return f"The KV budget is {gib(budget.rest_bytes)} GiB {who}; a term of it is unknown."
+    used = pre_load - available + sum(budget.deductions.values())
+    of_which = "" if weights is None else f", weights {gib(weights)} of them"
+    short = f"short by {gib(-budget.rest_bytes)} GiB" if budget.rest_bytes < 0 else "nothing is left"
+    least = f" (the least is on {seat.label})" if 1 < len(subject.negative) and _differ(subject) else ""
+    return (
+        f"The static budget is {gib(static)} GiB ({fraction(budget.mem_fraction_static)} of the {gib(pre_load)}"
+        " that were"
+        f" free before the weights) and {gib(used)} were in use when the KV cache was sized{of_which}:"
+        f" {short} {who}{least}."
+    )
+
+
+def _differ(subject: Subject) -> bool:
+    return len({seat.available for seat in subject.negative}) > 1
+
+
+def _direction(interval: Interval | None) -> str:
+    """Say whether raising the fraction is right here."""
+    if interval is None:
+        return "Whether another fraction helps cannot be computed: a floor or an unknown term decides."
+    lowest = f"{interval.lowest:.4f}"
+    if interval.lowest >= 1:
+        return f"No fraction helps: it would have to be above {lowest}."
+    if interval.empty_by_bytes is not None and interval.highest is not None:
+        return (
+            f"No fraction works: it must be above {lowest} and at most {interval.highest.fraction:.4f}:"
+            f" empty by {gib(interval.empty_by_bytes)} GiB."
+        )
+    top = "" if interval.highest is None else f" and at most {interval.highest.fraction:.4f}"
+    return f"This is a start-up shortage: raise --mem-fraction-static; it must be above {lowest}{top}."
+
+
+def _formula(seat: Seat) -> str:
+    budget = seat.budget
+    formula = budget_formula(seat)
+    if budget.minimum_viable_fraction is None:
+        return formula
+    taken = "".join(f" - {gib(size)}" for size in budget.deductions.values())
+    available = f"({gib(budget.available_bytes)}{taken})" if taken else gib(budget.available_bytes)
+    return (
+        f"{formula}; minimum viable fraction = 1 - {available} / {gib(budget.pre_load_bytes)} ="
+        f" {budget.minimum_viable_fraction:.4f}"
+    )
+
+
+def _numbers(seat: Seat, interval: Interval | None) -> dict[str, Any]:
+    budget = seat.budget
+    numbers: dict[str, Any] = {
+        name: getattr(budget, name)
+        for name in ("pre_load_bytes", "available_bytes", "mem_fraction_static", "static_budget_bytes", "slack_bytes",
+                     "rest_bytes", "minimum_viable_fraction", "minimum_viable_fraction_printed", "verified")
+    }  # fmt: skip
+    numbers |= {"weights_bytes": seat.worker.weights_bytes, "bytes_per_token": token_bytes(seat.worker)}
+    if interval is not None:
+        top = interval.highest
+        numbers |= {
+            "lowest_fraction": interval.lowest,
+            "lowest_fraction_tokens": interval.tokens,
+            "highest_fraction": None if top is None else top.fraction,
+            "highest_fraction_basis": None if top is None else top.basis,
+            "needed_after_kv_bytes": None if top is None else top.needs_bytes,
+            "empty_by_bytes": interval.empty_by_bytes,
+        }
+    return numbers
+
+
+def _notes(seat: Seat, interval: Interval | None) -> Iterator[str]:
+    budget, token = seat.budget, token_bytes(seat.worker)
+    if interval is not None:
+        room = f"{number(interval.tokens)} tokens" if interval.tokens else "an empty cache"
+        yield f"at {interval.lowest:.4f} there is room for {room}; a usable fraction lies above it"
+        if interval.highest is None:
+            yield (
+                "the upper bound is not known: no graph was captured, and the arguments do not say what SGLang"
+                " sets aside"
+            )
+        else:
+            yield f"upper bound: {interval.highest.says}"
+        top = interval.highest
+        if top is not None and token and interval.empty_by_bytes is None:
+            tokens = round((top.fraction - seat_lowest(seat)) * interval.pre_load_bytes) // token
+            yield f"at {top.fraction:.4f} there would be about {number(tokens)} tokens of {number(token)} B"
+    if token is None:
+        yield (
+            "the bytes of a token are not known: SGLang raised before it computed them; `diff` and `plan"
+            " --like` take them from a run that started"
+        )
+    printed, own = budget.minimum_viable_fraction_printed, budget.minimum_viable_fraction
+    if printed is not None and own is not None:
+        same = abs(printed - own) <= SAME_MINIMUM
+        yield (
+            f"SGLang's own message names {printed:.4f} as the"
+            f" minimum{': the same' if same else f', and it is {own:.4f}'}"
+        )
+    if budget.verified:
+        yield "verified: these terms reproduce SGLang's own result exactly"
+    elif budget.verified_reason:
+        yield f"not verified: {budget.verified_reason}"
+
+
+def seat_lowest(seat: Seat) -> float:
+    """Return the fraction at which a rank's KV cache is empty."""
+    return 1.0 if seat.budget.minimum_viable_fraction is None else seat.budget.minimum_viable_fraction

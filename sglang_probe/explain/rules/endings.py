@@ -1,0 +1,275 @@
+"""Rules about endings that are not the device's memory, about what is not known, and about a server that is well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sglang_probe.explain.model import Finding, Lever
+from sglang_probe.explain.oom import shortage_of
+from sglang_probe.explain.oom_message import is_host_memory
+from sglang_probe.explain.phrases import gpu, on_ranks
+from sglang_probe.explain.subject import Subject, label, labels, raised_at
+from sglang_probe.figures import exception_type, fraction, gib, listed, number
+from sglang_probe.timeline.arithmetic import token_bytes
+from sglang_probe.timeline.model import Process, Step
+
+PLENTY: Final = 1 << 30
+"""Free on the device: from here on nothing that SGLang allocates at once after the pools is refused."""
+HOST_SCARCE: Final = 2 << 30
+"""Available on the host: below it the kernel may end a process (the OOM killer)."""
+UNBALANCED: Final = "memory capacity is unbalanced"
+
+
+def not_memory(subject: Subject) -> Iterator[Finding]:
+    """The run failed with another error, or a process was ended from outside, with memory to spare."""
+    if not subject.failed or subject.budget_failed or shortage_of(subject) is not None:
+        return
+    run = subject.run
+    said = "" if run.failure is None else run.failure.message or ""
+    if UNBALANCED in said:
+        return  # the rule of the spread says it
+    process, step = _anchor(subject)
+    if process is None or step is None:
+        return
+    free = _free(process, step)
+    host = _host_available(process)
+    if run.outcome == "died":
+        yield _died(subject, process, step, free, host)
+    elif is_host_memory(said):
+        yield _host(process, said)
+    elif run.failure is not None:
+        yield _raised(subject, process, step, free)
+
+
+def unfinished(subject: Subject) -> Iterator[Finding]:
+    """The record ends in the middle of a start: where each rank is, and what was free there. Nothing is claimed."""
+    run = subject.run
+    if run.outcome not in {"starting", "unknown"}:
+        return
+    places: dict[str, list[Process]] = {}
+    for process in subject.ranks:
+        steps = [step for step in process.steps if step.state == "open"]
+        if steps:
+            places.setdefault(max(steps, key=lambda step: step.depth).phase, []).append(process)
+    for phase, processes in places.items():
+        free = [size for process in processes if (size := _free(process, _deepest(process))) is not None]
+        room = f" with {gib(min(free))} GiB free" if free else ""
+        least = f" ({gib(max(free))} at most)" if free and gib(min(free)) != gib(max(free)) else ""
+        alone = len(places) > 1 and len(processes) < len(subject.ranks) / 2
+        yield Finding(
+            rule="unfinished",
+            severity="warning" if alone else "info",
+            ranks=labels(processes),
+            says=f"The last phase begun is {phase}, {on_ranks(subject, processes)}{room}{least}; whether it ended"
+            " is not in"
+            f" the record.{' The other ranks are elsewhere: look at these first.' if alone else ''}",
+            numbers={"phase": phase, "free_bytes": min(free, default=None)},
+            confidence="certain",
+        )
+
+
+def _deepest(process: Process) -> Step:
+    return max((step for step in process.steps if step.state == "open"), key=lambda step: step.depth)
+
+
+def unexplained(subject: Subject) -> Iterator[Finding]:
+    """Nothing known fits: what would have to be recorded to know. Asked only where no rule names a cause."""
+    if not subject.failed and subject.run.outcome != "unknown":
+        return
+    run = subject.run
+    reason = f" ({run.outcome_reason})" if run.outcome_reason else ""
+    yield Finding(
+        rule="unexplained",
+        severity="error" if subject.failed else "warning",
+        says=f"Nothing that was recorded explains how this run ended{reason}.",
+        numbers={"outcome": run.outcome, "failed_phase": run.failed_phase},
+        notes=tuple(_missing(subject)),
+        confidence="certain",
+    )
+
+
+def kv_cache(subject: Subject) -> Iterator[Finding]:
+    """What the server serves with, and what limited it."""
+    if subject.run.outcome != "ready":
+        return
+    kvs = [(process, worker) for process in subject.ranks for worker in process.workers
+           if worker.worker == "target" and worker.kv is not None and worker.kv.tokens is not None]  # fmt: skip
+    if not kvs:
+        return
+    process, worker = min(kvs, key=lambda pair: (pair[1].kv.tokens if pair[1].kv is not None else 0) or 0)
+    kv = worker.kv
+    if kv is None:
+        return
+    token = token_bytes(worker)
+    size = "" if kv.bytes is None else f", {gib(kv.bytes)} GiB on each rank"
+    each = "" if token is None else f" of {number(token)} B"
+    yield Finding(
+        rule="kv_cache",
+        severity="info",
+        says=f"The KV cache has {number(kv.tokens)} tokens{each}{size}."
+        f" {_limit(kv.limited_by, kv.max_total_tokens_given)}",
+        numbers={
+            "tokens": kv.tokens,
+            "bytes": kv.bytes,
+            "bytes_per_token": token,
+            "limited_by": kv.limited_by,
+            "profiled_tokens": kv.profiled_tokens,
+            "free_bytes": next((step.free_bytes for step in process.steps if step.phase == "scheduler.init"), None),
+        },
+        confidence="certain" if kv.limited_by is not None else "likely",
+    )
+
+
+def incomplete(subject: Subject) -> Iterator[Finding]:
+    """What was recorded is not all: findings may be missing, and none of them is wrong for it."""
+    run = subject.run
+    says = list(run.health.says)
+    if run.unread_files:
+        says.append(f"{number(run.unread_files)} files of this run were not given")
+    if says:
+        yield Finding(
+            rule="incomplete",
+            severity="warning",
+            says=f"The record is not complete: {'; '.join(says[:4])}. What is said here holds; there may be more.",
+            numbers={"lost_events": run.health.lost_events, "missing": [one.world_rank for one in run.missing]},
+            confidence="certain",
+        )
+
+
+def _limit(limited_by: str | None, cap: int | None) -> str:
+    known = {
+        "memory": "Memory limits it: a higher --mem-fraction-static gives more, as far as serving leaves room",
+        "max_total_tokens": f"--max-total-tokens {number(cap)} limits it, not memory",
+        "pp_min": "The poorest pipeline stage limits it",
+        "target": "The target's number of tokens limits it",
+        "post_capture": "It was sized again from what the graphs left",
+    }
+    return known.get(limited_by or "", "What limits it is not known")
+
+
+def _anchor(subject: Subject) -> tuple[Process | None, Step | None]:
+    """Return the raising frame's step, or the last phase begun on the process that is gone."""
+    run = subject.run
+    blamed = [process for process in subject.ranks if process.label == run.failed_label] or list(subject.ranks)
+    for process in blamed:
+        ends = [step for step in process.steps if step.state in {"error", "died"}]
+        if ends:
+            return process, max(ends, key=lambda step: step.depth)
+    for process in blamed:
+        unfinished = [step for step in process.steps if step.state in {"open", "interrupted"}]
+        if unfinished:
+            return process, max(unfinished, key=lambda step: step.depth)
+    return None, None
+
+
+def _free(process: Process, step: Step) -> int | None:
+    """Return what was free at that moment: at the step's end, else at the last reading before."""
+    if step.free_bytes is not None:
+        return step.free_bytes
+    if step.free_before_bytes is not None:
+        return step.free_before_bytes
+    known = [size for one in process.steps for size in (one.free_before_bytes, one.free_bytes) if size is not None]
+    ledgers = [one.ledger.free for one in process.steps if one.ledger is not None and one.ledger.free is not None]
+    return next(reversed(ledgers or known), None)
+
+
+def _host_available(process: Process) -> int | None:
+    readings = [one for step in process.steps for one in (step.before, step.after) if one is not None]
+    known = [one.host_available_bytes for one in readings if one.host_available_bytes is not None]
+    return min(known, default=None)
+
+
+def _died(subject: Subject, process: Process, step: Step, free: int | None, host: int | None) -> Finding:
+    scarce = host is not None and host < HOST_SCARCE
+    device = "" if free is None else f" {gib(free)} GiB were free on {gpu(process)} at its last reading."
+    hint = (
+        f" The host had {gib(host)} GiB available: the kernel's OOM killer is likely (dmesg -T | grep -i 'out of"
+        " memory')."
+        if scarce
+        else " Nobody writes why: a signal from outside (kill, a scheduler of jobs, the kernel's OOM killer), or"
+        " a crash in"
+        " native code (a segmentation fault)."
+    )
+    who = f"{label(process)} (pid {process.pid})" if subject.run.failed_label else "A rank"
+    return Finding(
+        rule="not_memory",
+        severity="error",
+        ranks=(label(process),) if subject.run.failed_label else (),
+        says=f"{who} ended in {step.phase} without an exception: not an out-of-memory error of the device, which"
+        " would have been"
+        f" raised and recorded.{device}{hint}",
+        numbers={"free_bytes": free, "host_available_bytes": host},
+        lever=Lever(
+            says=f"look at the host's log for pid {process.pid} (dmesg -T, journalctl -k) and at the server's last"
+            " lines"
+        ),
+        notes=_peers(subject),
+        confidence="likely" if scarce or (free or 0) >= PLENTY else "possible",
+    )
+
+
+def _raised(subject: Subject, process: Process, step: Step, free: int | None) -> Finding:
+    failure = step.failure or subject.run.failure
+    kind = exception_type(None if failure is None else failure.type)
+    first = next(iter(((failure.message if failure is not None else None) or "").splitlines()), "without a message")
+    plenty = free is not None and free >= PLENTY
+    device = (
+        "what was free then is not known"
+        if free is None
+        else f"{gib(free)} GiB were free on {gpu(process)} at that moment"
+    )
+    where = (None if failure is None else raised_at(failure)) or step.phase
+    return Finding(
+        rule="not_memory",
+        severity="error",
+        ranks=(label(process),),
+        says=f"{kind} in {step.phase} on {label(process)}, and {device}:"
+        f" {'not memory' if plenty else 'nothing in it is about memory'}. It"
+        f" says: {first[:300]}",
+        numbers={"free_bytes": free, "exception": kind, "raised_in": where},
+        lever=Lever(says=f"read it as an error of its own: raised in {where}"),
+        notes=_peers(subject),
+        confidence="likely" if plenty else "possible",
+    )
+
+
+def _host(process: Process, said: str) -> Finding:
+    return Finding(
+        rule="not_memory",
+        severity="error",
+        ranks=(label(process),),
+        says="This is about the host's memory or a kernel's shared memory, not the device's: no"
+        " --mem-fraction-static moves it."
+        f" It says: {said.splitlines()[0][:300]}",
+        lever=Lever(
+            says="more host memory, a larger /dev/shm (--shm-size, --ipc=host), or smaller tiles of that kernel"
+        ),
+        confidence="certain",
+    )
+
+
+def _peers(subject: Subject) -> tuple[str, ...]:
+    run = subject.run
+    if run.lost_peer and run.failure is not None:
+        first = next(iter((run.failure.message or "").splitlines()), "")
+        return (f"the first error only reports a lost peer ({first[:120]}): it is a consequence",)
+    return ()
+
+
+def _missing(subject: Subject) -> Iterator[str]:
+    run = subject.run
+    if run.health.absent_roles:
+        yield f"no hook saw {listed(run.health.absent_roles, 6)}: `sglang-probe targets` says why"
+    if run.missing:
+        yield f"ranks {listed([one.world_rank for one in run.missing], 8)} wrote nothing: give their files too"
+    if run.unread_files:
+        yield f"{number(run.unread_files)} files of this run lie beside those that were given"
+    if not any(process.steps for process in run.processes):
+        yield "no memory step was recorded: was the probe on PYTHONPATH of the schedulers? `sglang-probe doctor` looks"
+    if run.failure is None:
+        yield "no exception was recorded: the server's own log may have the last words"
+    unsure = [seat for seat in subject.seats if seat.budget.verified is False]
+    if unsure:
+        f = fraction(unsure[0].budget.mem_fraction_static)
+        yield f"the budget's terms (fraction {f}) do not give SGLang's result: {unsure[0].budget.verified_reason}"

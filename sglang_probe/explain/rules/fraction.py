@@ -1,0 +1,125 @@
+"""The rule about a fraction in force that is not the one given.
+
+Three values: given on the command line, resolved by SGLang's ServerArgs, and in force in the budget function. What a
+result implies is a fourth: 1 - (available - deductions - tokens x bytes per token) / pre-load.
+Known reductions: multimodal models x 0.95 (up to 0.4.3) or x 0.90 (0.4.6), and from 0.5.2 on by the size of the vision
+tower; AITER with a context over 8192 x 0.85 (0.4.9 on). Source: SGLang's ModelRunner and ServerArgs of these releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sglang_probe.explain.formula import terms_of
+from sglang_probe.explain.model import Finding, Lever
+from sglang_probe.explain.subject import Seat, Subject
+from sglang_probe.figures import fraction, gib, number
+from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
+from sglang_probe.timeline.model import Budget
+from sglang_probe.timeline.values import as_number
+
+SAME: Final = 1e-9
+WORTH: Final = 0.0005
+"""What a result implies is not sharper than this, for tokens are cut to whole ones and pages."""
+REDUCTIONS: Final = {
+    0.95: "multimodal models, up to 0.4.3",
+    0.9: "multimodal models, 0.4.6",
+    0.85: "AITER with a context over 8192",
+}
+
+
+def fraction_in_force(subject: Subject) -> Iterator[Finding]:
+    """The fraction that the budget function used, or that its result implies, is not the one given."""
+    seat = subject.tightest
+    if seat is None or seat.budget.mem_fraction_static is None:
+        return
+    resolved = as_number(subject.effective("mem_fraction_static"))
+    implied = _implied(seat)
+    if implied is not None:
+        yield _contradiction(seat, implied)
+    given = seat.budget.mem_fraction_static_given
+    for known, where in ((given, "given on the command line"), (resolved, "in SGLang's resolved arguments")):
+        if known is not None and abs(known - seat.budget.mem_fraction_static) > SAME:
+            yield _other(subject, seat, known, where)
+            return
+    asked = subject.budget_failed or subject.run.outcome == "ready"
+    if given is None and asked and subject.run.provenance.given is not None:
+        yield _chosen(seat)
+
+
+def _other(subject: Subject, seat: Seat, known: float, where: str) -> Finding:
+    used = seat.budget.mem_fraction_static or 0.0
+    ratio = used / known if known else 0.0
+    reason = next((why for factor, why in REDUCTIONS.items() if abs(ratio - factor) < 0.001), None)
+    why = f": x {ratio:.2f}, which SGLang does for {reason}" if reason else f": x {ratio:.3f}"
+    drafted = " Speculative decoding is on, for which some releases lower it." if _speculates(subject) else ""
+    terms, cost = terms_of(seat.budget), ""
+    if terms is not None:
+        cost = f" With {fraction(known)} the rest would have been {gib(terms._replace(fraction=known).rest_bytes)} GiB."
+    return Finding(
+        rule="fraction_in_force",
+        severity="warning",
+        ranks=(seat.label,),
+        says=f"mem_fraction_static is {fraction(used)} in force and {fraction(known)} {where}{why}.{drafted}{cost}",
+        numbers={"mem_fraction_static": used, "mem_fraction_static_given": known},
+        formula=f"{fraction(used)} / {fraction(known)} = {ratio:.3f}",
+        lever=Lever(
+            flag="--mem-fraction-static",
+            value=round(min(known / ratio, 0.999), 3) if reason and ratio else None,
+            says="give more, by the same factor, to have what you gave in force",
+        ),
+        confidence="certain",
+    )
+
+
+def _contradiction(seat: Seat, implied: float) -> Finding:
+    budget, used = seat.budget, seat.budget.mem_fraction_static
+    token = token_bytes(seat.worker)
+    unit = "tokens" if budget.result_unit == "tokens" else "bytes"
+    size = f" of {number(token)} B" if unit == "tokens" else ""
+    return Finding(
+        rule="fraction_in_force",
+        severity="warning",
+        ranks=(seat.label,),
+        says=f"The result, {number(budget.result)} {unit}{size}, contradicts a fraction of {fraction(used)}: by"
+        " the formula of"
+        f" this release it means {implied:.4f}. Another fraction was in force, or its function has another term",
+        numbers={"mem_fraction_static": used, "implied_fraction": implied, "result": budget.result},
+        formula=f"1 - ({gib(budget.available_bytes)} - {gib(_kept(budget, token))}) / {gib(budget.pre_load_bytes)}"
+        f" = {implied:.4f}",
+        lever=Lever(says="`sglang-probe diff` with a run that worked names the function whose body changed"),
+        confidence="likely",
+    )
+
+
+def _chosen(seat: Seat) -> Finding:
+    used = seat.budget.mem_fraction_static
+    return Finding(
+        rule="fraction_in_force",
+        severity="info",
+        says=f"--mem-fraction-static was not given: {fraction(used)} is what SGLang, or the program that started"
+        " it, chose",
+        numbers={"mem_fraction_static": used, "mem_fraction_static_given": None},
+        confidence="certain",
+    )
+
+
+def _implied(seat: Seat) -> float | None:
+    """Return the fraction that the result means, where the terms do not give that result."""
+    budget, terms = seat.budget, terms_of(seat.budget)
+    if budget.verified is not False or terms is None or budget.result is None or floor_binds(budget):
+        return None
+    token = token_bytes(seat.worker)
+    if budget.result_unit == "tokens" and not token:
+        return None
+    implied = terms.implied_fraction(_kept(budget, token))
+    return implied if abs(implied - terms.fraction) > WORTH else None
+
+
+def _kept(budget: Budget, token: int | None) -> int:
+    return (budget.result or 0) * ((token or 1) if budget.result_unit == "tokens" else 1)
+
+
+def _speculates(subject: Subject) -> bool:
+    return subject.effective("speculative_algorithm") is not None

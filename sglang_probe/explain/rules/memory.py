@@ -1,0 +1,270 @@
+"""Rules about memory that ran out after the budget: in a load, in the capture of graphs, in pieces, or soon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sglang_probe.explain.model import Finding, Lever
+from sglang_probe.explain.oom import Shortage, shortage_of
+from sglang_probe.explain.oom_message import OutOfMemory, parse
+from sglang_probe.explain.phrases import mib
+from sglang_probe.explain.set_aside import decode_max_bs, end_of_start, rule_of_thumb
+from sglang_probe.explain.subject import Seat, Subject, label, raised_at
+from sglang_probe.figures import gib
+from sglang_probe.timeline.model import Process, Step
+
+LARGE: Final = 1 << 30
+"""Reserved and not allocated by torch: from here on it is worth asking about pieces."""
+SCARCE: Final = 0.25
+"""Part of SGLang's own reserve below which activations may run out."""
+
+
+def graphs(subject: Subject) -> Iterator[Finding]:
+    """Out of memory while CUDA graphs were captured."""
+    shortage = shortage_of(subject)
+    if shortage is not None and shortage.step.phase == "graph.capture":
+        yield _finding(shortage, "graphs", tuple(_capture_levers(subject, shortage)))
+
+
+def out_of_memory(subject: Subject) -> Iterator[Finding]:
+    """Out of memory in any other phase of the start."""
+    shortage = shortage_of(subject)
+    if shortage is not None and shortage.step.phase != "graph.capture":
+        yield _finding(shortage, "out_of_memory", tuple(_load_levers(subject, shortage)))
+
+
+def fragmentation(subject: Subject) -> Iterator[Finding]:
+    """Out of memory although torch holds enough that is reserved and not allocated: it lies in pieces."""
+    shortage = shortage_of(subject)
+    if shortage is None:
+        return
+    idle = shortage.said.unallocated
+    if idle is None or idle < max(shortage.wanted_bytes, 1) or (idle < LARGE and shortage.wanted_bytes < LARGE):
+        return
+    yield Finding(
+        rule="fragmentation",
+        severity="error",
+        ranks=(shortage.label,),
+        says=f"PyTorch holds {mib(idle)} that are reserved and not allocated, more than the"
+        f" {mib(shortage.wanted_bytes)} that"
+        " were wanted: they lie in pieces, none of them large enough",
+        numbers={"torch_reserved_unallocated_bytes": idle, "wanted_bytes": shortage.wanted_bytes},
+        formula=f"{mib(idle)} reserved and unallocated >= {mib(shortage.wanted_bytes)} wanted",
+        lever=Lever(
+            gain_bytes=idle,
+            enough=True,
+            basis="measured",
+            says="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets a segment grow instead",
+        ),
+        confidence="likely",
+    )
+
+
+def activation_reserve(subject: Subject) -> Iterator[Finding]:
+    """The server is ready, and little is left for the activations of serving."""
+    if subject.run.outcome != "ready":
+        return
+    thumb = rule_of_thumb(subject)
+    free = [(size, process) for process in subject.ranks if (size := end_of_start(process)) is not None
+            and (process.device is None or process.device.kind != "cpu")]  # fmt: skip
+    if thumb is None or not free:
+        return
+    least, process = min(free, key=lambda pair: pair[0])
+    if least >= thumb.bytes * SCARCE:
+        return
+    seat = next((one for one in subject.seats if one.process is process), None)
+    yield Finding(
+        rule="activation_reserve",
+        severity="warning",
+        ranks=(label(process),),
+        says=f"{gib(least)} GiB are free after the start, and SGLang itself would set {gib(thumb.bytes)} GiB aside"
+        " for graphs"
+        " and activations of a server with these flags: a long prefill may run out of memory. This is a run-time"
+        " shortage"
+        " to come: lower --mem-fraction-static, do not raise it",
+        numbers={"free_bytes": least, "set_aside_bytes": thumb.bytes},
+        formula=f"SGLang's rule of thumb: {thumb.formula}",
+        lever=_lowered(seat, thumb.bytes - least),
+        confidence="possible",
+    )
+
+
+def later_errors(subject: Subject) -> Iterator[Finding]:
+    """Out of memory after the server was ready."""
+    for later in subject.run.later:
+        said = parse(later.what)
+        if said is not None:
+            yield Finding(
+                rule="out_of_memory",
+                severity="error",
+                ranks=(later.label,) if later.label else (),
+                says=f"Out of memory after the server was ready{_in(later.phase)}. {_figures(said)}A run-time"
+                " shortage: lower"
+                " --mem-fraction-static or --chunked-prefill-size, do not raise them",
+                numbers=_numbers(said),
+                lever=Lever(flag="--mem-fraction-static", says="lower it by what was short, and some more"),
+                confidence="certain",
+            )
+
+
+def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Finding:
+    said, step = shortage.said, shortage.step
+    size = step.attributes.get("failed_size")
+    at = f", at size {size}" if size is not None else ""
+    what = step.attributes.get("graph")
+    phase = f"{step.phase}{f' ({what})' if what and what != 'all' else ''}"
+    return Finding(
+        rule=rule,
+        severity="error",
+        ranks=(shortage.label,),
+        says=f"Out of memory in {phase} on {shortage.label}{at}. {_figures(said)}".rstrip(),
+        numbers=_numbers(said)
+        | {"failed_size": size, "free_bytes": step.free_bytes, "short_by_bytes": shortage.short_bytes},
+        formula=None
+        if shortage.short_bytes is None
+        else f"{mib(shortage.wanted_bytes)} wanted - {mib(shortage.free_bytes or 0)}"
+        f" free = {mib(shortage.short_bytes)} short",
+        lever=levers[0] if levers else None,
+        levers=levers[1:],
+        notes=tuple(_notes(step, shortage)),
+        confidence="certain",
+    )
+
+
+def _figures(said: OutOfMemory) -> str:
+    parts = []
+    if said.wanted is not None and said.free is not None:
+        short = f": short by {mib(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
+        parts.append(f"Wanted {mib(said.wanted)}, free {mib(said.free)}{short or ''}.")
+    elif said.wanted is not None:
+        parts.append(f"Wanted {mib(said.wanted)}.")
+    if said.process is not None and said.allocated is not None and said.outside is not None:
+        cached = f" + {mib(said.unallocated)} in its cache" if said.unallocated is not None else ""
+        parts.append(
+            f"The process holds {mib(said.process)}: {mib(said.allocated)} allocated by PyTorch{cached}, so"
+            f" {mib(said.outside)}"
+            " are outside PyTorch (context, NCCL, libraries)."
+        )
+    if said.others:
+        parts.append(f"Others hold {', '.join(f'{mib(size)} (pid {pid})' for pid, size in said.others[:4])}.")
+    return " ".join(parts) + (" " if parts else "")
+
+
+def _numbers(said: OutOfMemory) -> dict[str, Any]:
+    return {
+        "wanted_bytes": said.wanted,
+        "free_said_bytes": said.free,
+        "process_bytes": said.process,
+        "torch_allocated_bytes": said.allocated,
+        "torch_reserved_unallocated_bytes": said.unallocated,
+        "outside_torch_bytes": said.outside,
+    }
+
+
+def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
+    where = None if step.failure is None else raised_at(step.failure)
+    if where:
+        yield f"asked for in {where}"
+    if step.phase == "graph.capture" and step.attributes.get("failed_size") is None:
+        yield "the size at which it died was not recorded: the probe of today reads it from SGLang's frames"
+    if step.free_bytes is not None and step.free_bytes != shortage.said.free:
+        yield f"free when the step had failed, as read: {gib(step.free_bytes)} GiB"
+
+
+def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
+    seat = next((one for one in subject.seats if one.process is shortage.process), None)
+    if shortage.short_bytes is not None:
+        yield _lowered(seat, shortage.short_bytes)
+    batch = decode_max_bs(subject)
+    if batch and batch > 1:
+        yield Lever(
+            flag="--cuda-graph-max-bs",
+            value=max(batch // 2, 1),
+            basis="scaled",
+            says=f"buffers and graphs grow with the largest batch, {batch}; half of it needs about half of what"
+            " was wanted here",
+            gain_bytes=shortage.wanted_bytes // 2 or None,
+        )
+
+
+def _load_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
+    if shortage.step.phase == "weights.load":
+        free = shortage.step.free_before_bytes
+        if any(one.kind == "foreign" for one in shortage.process.neighbours):
+            return  # what they hold comes first
+        yield Lever(
+            flag="--tp",
+            basis="unknown",
+            says=f"the weights alone are more than the {gib(free)} GiB that were free: more devices, or quantized"
+            " weights",
+        )
+        return
+    seat = next((one for one in subject.seats if one.process is shortage.process), None)
+    if shortage.short_bytes is not None:
+        yield _lowered(seat, shortage.short_bytes)
+
+
+def _lowered(seat: Seat | None, short: int) -> Lever:
+    """Return the fraction that leaves `short` bytes more beside the static budget."""
+    budget = None if seat is None else seat.budget
+    if budget is None or not budget.pre_load_bytes or budget.mem_fraction_static is None:
+        return Lever(
+            flag="--mem-fraction-static",
+            gain_bytes=None,
+            says=f"lower it: {mib(short)} more are needed beside the budget",
+        )
+    step = short / budget.pre_load_bytes
+    value = math.floor((budget.mem_fraction_static - step) * 1000) / 1000
+    lowest = budget.minimum_viable_fraction
+    if value <= (lowest if lowest is not None else 0):
+        return Lever(
+            gain_bytes=None,
+            says=f"no lower fraction makes that room: {value:.3f} leaves nothing for the KV cache. Free the card"
+            " first, or"
+            " serve less at once (--chunked-prefill-size, --max-running-requests)",
+        )
+    return Lever(
+        flag="--mem-fraction-static",
+        value=value,
+        gain_bytes=round((budget.mem_fraction_static - value) * budget.pre_load_bytes),
+        basis="measured",
+        says=f"lower it by at least {mib(short)} / {gib(budget.pre_load_bytes)} GiB = {step:.5f}; more allocations"
+        " follow the one"
+        " that failed, so leave some beside",
+    )
+
+
+def _in(phase: str | None) -> str:
+    return f", in {phase}" if phase else ""
+
+
+def growth(subject: Subject) -> Iterator[Finding]:
+    """Memory of others moved while the server started: a figure taken then may be theirs."""
+    for process in subject.ranks:
+        moved = [
+            one for one in process.neighbours if one.kind == "foreign" and _moved(one.bytes, one.peak_bytes, one.gone)
+        ]
+        if moved:
+            names = ", ".join(f"pid {one.pid} {one.name or ''}".rstrip() for one in moved[:3])
+            size = sum((one.peak_bytes or 0) - (0 if one.gone else one.bytes or 0) for one in moved)
+            yield _growth(process, names, size)
+
+
+def _growth(process: Process, names: str, size: int) -> Finding:
+    return Finding(
+        rule="growth",
+        severity="warning",
+        ranks=(label(process),),
+        says=f"Memory of others on {label(process)}'s device moved by {gib(size)} GiB while the server started"
+        f" ({names}): costs"
+        " measured then may be theirs, and the next start may find another amount free",
+        numbers={"moved_bytes": size},
+        lever=Lever(says="start again when nothing else starts or ends on these devices"),
+        confidence="certain",
+    )
+
+
+def _moved(now: int | None, peak: int | None, gone: bool) -> bool:
+    return gone or (now is not None and peak is not None and peak - now >= LARGE // 4)

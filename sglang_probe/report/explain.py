@@ -1,0 +1,107 @@
+"""The findings as text for a person: the outcome, the cause with its arithmetic and what to do, then what else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sglang_probe.explain.model import Explanation, Finding, Lever, RunFindings
+from sglang_probe.explain.phrases import signed
+from sglang_probe.explain.titles import TITLES
+from sglang_probe.figures import listed, number
+from sglang_probe.report.footer import read_footer
+from sglang_probe.report.header import STYLES, run_name
+from sglang_probe.report.layout import WIDTH, field, page, paragraph
+from sglang_probe.report.outcome import MANY, headline
+from sglang_probe.timeline.model import Run, Timeline
+
+INDENT: Final = "  "
+HANGING: Final = " " * 6
+SEVERITY_STYLES: Final = {"error": "bold red", "warning": "yellow", "info": "bold"}
+SEVERITY_WORDS: Final = {"error": "CAUSE", "warning": "WARNING", "info": "ALSO"}
+"""An error is what explains the failure; what only informs stands below."""
+
+
+def explain_text(
+    explanation: Explanation,
+    timeline: Timeline,
+    width: int = WIDTH,
+    *,
+    colour: bool = False,
+    now: datetime | None = None,
+) -> str:
+    """Return the findings about each run of a timeline. Deterministic, and without `colour` free of escapes."""
+    parts: list[Sequence[RenderableType]] = []
+    launches = Counter(run.run_id for run in timeline.runs)
+    for run, findings in zip(timeline.runs, explanation.runs, strict=True):
+        several = run.launch > 0 or launches[run.run_id] > 1
+        parts.append(_head(run, width, now, several))
+        size = sum(process.label is not None for process in run.processes) + len(run.missing)
+        parts += [_finding(finding, width, size) for finding in findings.findings]
+        if not findings.findings:
+            parts.append(paragraph(_nothing(findings), width))
+    parts.append(read_footer(timeline.read, width))
+    return page(parts, colour)
+
+
+def _head(run: Run, width: int, now: datetime | None, several: bool) -> list[Text]:
+    lines = field("run", run_name(run, several), width, "bold")
+    return lines + field("outcome", headline(run, now), width, STYLES.get(run.outcome, "yellow"))
+
+
+def _finding(finding: Finding, width: int, size: int) -> list[Text]:
+    word = SEVERITY_WORDS[finding.severity]
+    title = f"{word}: {TITLES.get(finding.rule, finding.rule)}{_who(finding.ranks, size)} ({finding.confidence})"
+    lines = paragraph(title, width, "", HANGING, SEVERITY_STYLES[finding.severity])
+    lines += paragraph(finding.says, width, INDENT, INDENT)
+    if finding.formula:
+        for part in finding.formula.split("; "):
+            lines += paragraph(part, width, INDENT * 2, HANGING + INDENT)
+    for lead, lever in _levers(finding):
+        lines += paragraph(f"{lead} {_lever(lever)}", width, INDENT, HANGING)
+    for note in finding.notes:
+        lines += paragraph(f"- {note}", width, INDENT, INDENT * 2)
+    return lines
+
+
+def _who(ranks: Sequence[str], size: int) -> str:
+    if not ranks:
+        return ""
+    if len(ranks) == size > 1:
+        return ", both ranks" if size == 2 else f", all {size} ranks"
+    return f", {listed(ranks, MANY)}"
+
+
+def _levers(finding: Finding) -> Iterator[tuple[str, Lever]]:
+    if finding.lever is not None:
+        yield "do:", finding.lever
+    for lever in finding.levers:
+        yield "or:", lever
+
+
+def _lever(lever: Lever) -> str:
+    flag = " ".join(str(word) for word in (lever.flag, lever.value) if word is not None)
+    return f"{f'{flag}: ' if flag else ''}{lever.says}{_gain(lever)}"
+
+
+def _gain(lever: Lever) -> str:
+    """Say what a lever gives; of the fraction its words say it already."""
+    gains = []
+    if lever.gain_bytes and lever.flag != "--mem-fraction-static":
+        gains.append(f"{signed(lever.gain_bytes)} GiB")
+        gains += [f"{number(lever.gain_tokens)} tokens"] if lever.gain_tokens else []
+        gains += [] if lever.enough is None else ["enough" if lever.enough else "not enough alone"]
+    return f" ({', '.join(gains)})" if gains else ""
+
+
+def _nothing(findings: RunFindings) -> str:
+    return (
+        "Nothing was found: no rule says anything about this run."
+        if findings.outcome == "ready"
+        else "Nothing was found yet."
+    )
