@@ -40,6 +40,8 @@ _PATTERNS: Final = tuple(
         _SIZE.format("reserved") + r" reserved in total by PyTorch",
     )
 )
+_ROUNDED: Final = 64 << 20
+"""Figures of two decimals, and what the driver rounds to: three sums of GiB may be off by this."""
 _OTHERS: Final = re.compile(r"Process (\d+) has ([\d.]+ (?:bytes|[KMGT]iB)) memory in use")
 
 
@@ -84,8 +86,21 @@ def parse(message: str) -> OutOfMemory | None:
     reserved = found.pop("reserved", None)
     if reserved is not None and "allocated" in found:
         found.setdefault("unallocated", reserved - found["allocated"])
-    others = tuple((int(pid), _bytes(size)) for pid, size in _OTHERS.findall(message))
-    return OutOfMemory(**found, others=others)
+    others = [(int(pid), _bytes(size)) for pid, size in _OTHERS.findall(message)]
+    return _with_own(OutOfMemory(**found, others=tuple(others)))
+
+
+def _with_own(said: OutOfMemory) -> OutOfMemory:
+    """Tell this process from the others where torch did not: in a container it looks for its own pid in vain.
+
+    It is the one that holds at least what PyTorch holds, and with what is free makes up the device.
+    """
+    if said.process is not None or said.allocated is None or said.total is None or said.free is None:
+        return said
+    own = [one for one in said.others if one[1] >= said.allocated]
+    if len(own) != 1 or abs(sum(size for _, size in said.others) + said.free - said.total) > _ROUNDED:
+        return said
+    return said._replace(process=own[0][1], others=tuple(one for one in said.others if one != own[0]))
 
 
 def is_host_memory(message: str) -> bool:

@@ -29,6 +29,7 @@ _EXPAND: Final = re.compile(r"expandable_segments")
 RAISE: Final = "SGLang advises to raise --mem-fraction-static"
 LOWER: Final = "SGLang advises to lower --mem-fraction-static"
 EXPAND: Final = "PyTorch advises expandable_segments against fragmentation"
+UNCOMPUTED: Final = "no budget that left nothing was recorded, or a floor on the slack or an unknown term decides"
 _OTHERS: Final = (two_servers, left_over, foreign_tenant, unlisted_memory)
 
 
@@ -48,8 +49,7 @@ def _raise(subject: Subject) -> Finding:
     seat, elsewhere = subject.tightest, _cause_elsewhere(subject)
     interval = None if seat is None or not subject.budget_failed else interval_of(subject, seat)
     if seat is None or interval is None:
-        return _finding(RAISE, "This cannot be confirmed: no budget that left nothing was recorded, or a floor on the slack"
-                               " or an unknown term decides.", "possible")  # fmt: skip
+        return _finding(RAISE, f"This cannot be confirmed: {UNCOMPUTED}.", "possible")
     lowest = f"{interval.lowest:.4f}"
     right = f"Arithmetically right, for above {lowest} something is left"
     if elsewhere is not None:

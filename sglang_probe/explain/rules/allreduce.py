@@ -35,7 +35,7 @@ def custom_all_reduce(subject: Subject) -> Iterator[Finding]:
         yield Finding(
             rule="custom_all_reduce",
             severity="info",
-            ranks=labels(dict.fromkeys(who)),
+            ranks=tuple(dict.fromkeys(labels(who))),
             says=f"{name} stayed disabled: {reason}. It took no memory; all-reduces go through NCCL",
             numbers={"class": name, "disabled_reason": reason},
             confidence="certain",

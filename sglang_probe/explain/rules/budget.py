@@ -9,6 +9,7 @@ from sglang_probe.explain.feasible import Interval, interval_of
 from sglang_probe.explain.levers import levers_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.phrases import budget_formula, on_ranks
+from sglang_probe.explain.rules.fraction import contradicts
 from sglang_probe.explain.subject import Seat, Subject, labels
 from sglang_probe.figures import fraction, gib, number
 from sglang_probe.timeline.arithmetic import token_bytes
@@ -20,8 +21,8 @@ SAME_MINIMUM = 0.00005
 def weights_exceed_budget(subject: Subject) -> Iterator[Finding]:
     """The memory that was left after the weights is less than the slack: the static budget has no room for a token."""
     seat = subject.tightest
-    if seat is None or not subject.budget_failed:
-        return
+    if seat is None or not subject.budget_failed or contradicts(seat):
+        return  # then the fraction in force is the question
     interval = interval_of(subject, seat, subject.wanted_tokens)
     levers = levers_of(subject, seat, interval)
     budget = seat.budget

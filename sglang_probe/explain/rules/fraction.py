@@ -37,7 +37,9 @@ def fraction_in_force(subject: Subject) -> Iterator[Finding]:
     resolved = as_number(subject.effective("mem_fraction_static"))
     implied = _implied(seat)
     if implied is not None:
-        yield _contradiction(seat, implied)
+        yield _contradiction(subject, seat, implied)
+        if contradicts(seat):
+            return  # that a value was given says nothing: another was in force
     given = seat.budget.mem_fraction_static_given
     for known, where in ((given, "given on the command line"), (resolved, "in SGLang's resolved arguments")):
         if known is not None and abs(known - seat.budget.mem_fraction_static) > SAME:
@@ -73,23 +75,56 @@ def _other(subject: Subject, seat: Seat, known: float, where: str) -> Finding:
     )
 
 
-def _contradiction(seat: Seat, implied: float) -> Finding:
+def contradicts(seat: Seat) -> bool:
+    """Say whether the budget left nothing although its own terms leave something."""
+    rest, result = seat.budget.rest_bytes, seat.budget.result
+    return rest is not None and rest > 0 and result is not None and result <= 0
+
+
+def _contradiction(subject: Subject, seat: Seat, implied: float) -> Finding:
     budget, used = seat.budget, seat.budget.mem_fraction_static
+    minimum = budget.minimum_viable_fraction
     token = token_bytes(seat.worker)
     unit = "tokens" if budget.result_unit == "tokens" else "bytes"
     size = f" of {number(token)} B" if unit == "tokens" else ""
+    cause = subject.failed and contradicts(seat)
+    needed = f" The fraction in force must be above {minimum:.4f}." if cause and minimum is not None else ""
     return Finding(
         rule="fraction_in_force",
-        severity="warning",
+        severity="error" if cause else "warning",
         ranks=(seat.label,),
-        says=f"The result, {number(budget.result)} {unit}{size}, contradicts a fraction of {fraction(used)}: by"
-        " the formula of"
-        f" this release it means {implied:.4f}. Another fraction was in force, or its function has another term",
-        numbers={"mem_fraction_static": used, "implied_fraction": implied, "result": budget.result},
-        formula=f"1 - ({gib(budget.available_bytes)} - {gib(_kept(budget, token))}) / {gib(budget.pre_load_bytes)}"
-        f" = {implied:.4f}",
-        lever=Lever(says="`sglang-probe diff` with a run that worked names the function whose body changed"),
+        says=f"With {fraction(used)} the budget would be {gib(budget.rest_bytes)} GiB, so the result,"
+        f" {number(budget.result)}"
+        f" {unit}{size}, contradicts that fraction: by the formula of this release it means {implied:.4f}. Another"
+        " fraction"
+        f" was in force, or the function has another term.{needed}",
+        numbers={
+            "mem_fraction_static_given": used,
+            "implied_fraction": implied,
+            "rest_bytes": budget.rest_bytes,
+            "result": budget.result,
+            "minimum_viable_fraction": minimum,
+        },
+        formula=f"1 - ({gib(budget.available_bytes)} - {_in_parentheses(_kept(budget, token))}) /"
+        f" {gib(budget.pre_load_bytes)}"
+        f" = {implied:.4f}{_minimum(budget)}",
+        lever=Lever(
+            says="`sglang-probe diff` with a run that worked names the flag, or the function whose body changed"
+        ),
         confidence="likely",
+    )
+
+
+def _in_parentheses(count: int) -> str:
+    return f"({gib(count)})" if count < 0 else gib(count)
+
+
+def _minimum(budget: Budget) -> str:
+    minimum = budget.minimum_viable_fraction
+    if minimum is None or budget.deductions:
+        return ""
+    return (
+        f"; minimum viable fraction = 1 - {gib(budget.available_bytes)} / {gib(budget.pre_load_bytes)} = {minimum:.4f}"
     )
 
 

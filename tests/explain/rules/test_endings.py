@@ -1,0 +1,117 @@
+"""Endings that are not the device's memory, and what is not known."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from sglang_probe.timeline.model import Budget, Failure, Health, Kv, Missing, Run, Worker
+from tests.explain.explaining import failed, findings, of, raising, rank, ready, rules
+from tests.timeline.building import build_rank, build_run, build_step, gib
+
+CRASH = "Error when load the checkpoint: size mismatch for layers.0"
+
+
+def died(free: float | None = 12.3) -> Run:
+    step = build_step("graph.capture decode", 1, free, None, None, state="died")
+    return build_run((build_rank(0, 1, (step,)),), "died", failed_phase="graph.capture", failed_label="TP0")
+
+
+def test_another_exception_with_plenty_free_is_not_memory() -> None:
+    run = raising("weights.load", CRASH, "builtins.ValueError", free=50.0)
+    found = of("not_memory", run)
+
+    assert rules(run)[0] == "not_memory"
+    assert (
+        "ValueError in weights.load on TP0, and 50.000 GiB were free on GPU 0 at that moment: not memory" in found.says
+    )
+    assert CRASH in found.says
+    assert gib(50.0) == found.numbers["free_bytes"]
+
+
+def test_a_process_that_is_gone_without_an_exception_is_not_an_out_of_memory_error() -> None:
+    found = of("not_memory", died())
+
+    assert "ended in graph.capture without an exception" in found.says
+    assert "12.300 GiB were free on GPU 0" in found.says
+    assert found.confidence == "likely"
+
+
+@pytest.mark.parametrize("message", [
+    "out of resource: shared memory, Required: 131072, Hardware limit: 101376",
+    "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes",
+    "unable to allocate shared memory(shm) for file </torch_1>: /dev/shm is full",
+])  # fmt: skip
+def test_host_and_shared_memory_are_told_from_the_device_s(message: str) -> None:
+    found = of("not_memory", raising("graph.capture", message, "builtins.RuntimeError", free=50.0))
+
+    assert "no --mem-fraction-static moves it" in found.says
+
+
+def test_a_lost_peer_s_error_is_called_a_consequence() -> None:
+    run = replace(
+        died(), lost_peer=True, failure=Failure(id="e", type="Exception", message="Connection closed by peer")
+    )
+
+    assert any("is a consequence" in note for note in of("not_memory", run).notes)
+
+
+def test_a_record_that_ends_in_the_middle_claims_nothing() -> None:
+    """Rebuilt from a report: the last line is of a capture with 90.21 GiB free."""
+    step = build_step("graph.capture decode", 1, 90.21, None, None, state="open")
+    run = build_run((build_rank(0, 16, (step,)),), "unknown", outcome_reason="steps never ended")
+    found = of("unfinished", run)
+
+    assert "The last phase begun is graph.capture, on TP0 with 90.210 GiB free" in found.says
+    assert not any("out of memory" in one.says.lower() for one in findings(run))
+    assert all(one.severity != "error" for one in findings(run))
+
+
+def test_the_few_that_lag_behind_are_pointed_at() -> None:
+    late = build_rank(0, 4, (build_step("dist.init", 1, 90.0, None, None, state="open"),))
+    ahead = [build_rank(n, 4, (build_step("weights.load", 1, 90.0, None, None, state="open"),)) for n in (1, 2, 3)]
+    run = build_run((late, *ahead), "starting")
+
+    lagging = [one for one in findings(run) if one.rule == "unfinished" and one.severity == "warning"]
+    assert [("TP0",)] == [one.ranks for one in lagging]
+
+
+def test_a_failure_that_no_rule_knows_says_what_would_have_to_be_recorded() -> None:
+    missing = (Missing(world_rank=1, world_size=2, reason="no file of it is here"),)
+    run = build_run(
+        (build_rank(0, 2, ()),), "failed", missing=missing, health=Health(ok=False, absent_roles=("kv.profile",))
+    )
+    found = of("unexplained", run)
+
+    assert rules(run)[0] == "unexplained"
+    assert any("ranks 1 wrote nothing" in note for note in found.notes)
+    assert any("no hook saw kv.profile" in note for note in found.notes)
+    assert any("no exception was recorded" in note for note in found.notes)
+
+
+def test_a_ready_run_says_its_tokens_and_what_limits_them() -> None:
+    kv = Kv(tokens=100_000, bytes=gib(6.5), bytes_per_token=70272, limited_by="memory")
+    found = of("kv_cache", ready(rank(0, 1, available=80.0, weights=14.0, kv=kv)))
+
+    assert "100,000 tokens of 70,272 B, 6.500 GiB on each rank. Memory limits it" in found.says
+
+
+def test_a_cap_on_the_tokens_is_not_called_memory() -> None:
+    kv = Kv(tokens=16_384, bytes_per_token=70272, limited_by="max_total_tokens", max_total_tokens_given=16_384)
+    found = of("kv_cache", ready(rank(0, 1, available=80.0, weights=14.0, kv=kv)))
+
+    assert "--max-total-tokens 16,384 limits it, not memory" in found.says
+
+
+def test_a_record_with_losses_says_that_there_may_be_more() -> None:
+    health = Health(ok=False, says=("events are lost (3)",), lost_events=3)
+    found = of("incomplete", failed(rank(0, 1), health=health))
+
+    assert "events are lost (3)" in found.says
+    assert found.severity == "warning"
+
+
+def test_a_rank_with_nothing_known_raises_nothing() -> None:
+    bare = build_rank(0, 2, (), workers=(Worker(worker="target", budget=Budget()),))
+
+    assert ["unexplained"] == rules(build_run((bare,), "failed"))

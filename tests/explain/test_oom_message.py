@@ -1,0 +1,124 @@
+"""Out-of-memory errors in all their wordings."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sglang_probe.explain.oom_message import OutOfMemory, is_host_memory, parse
+
+MIB, GIB = 1 << 20, 1 << 30
+OLD = (
+    "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 79.15 GiB total capacity; 77.50 GiB already"
+    " allocated; 5.06 MiB"
+    " free; 78.00 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting"
+    " max_split_size_mb"
+)
+NEW = (
+    "CUDA out of memory. Tried to allocate 112.00 MiB. GPU 1 has a total capacity of 139.80 GiB of which 106.69"
+    " MiB is free."
+    " Process 5952 has 135.79 GiB memory in use. Including non-PyTorch memory, this process has 3.89 GiB memory"
+    " in use. Of"
+    " the allocated memory 2.36 GiB is allocated by PyTorch, with 1.50 GiB allocated in private pools (e.g., CUDA"
+    " Graphs),"
+    " and 17.86 MiB is reserved by PyTorch but unallocated."
+)
+IN_A_CONTAINER = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 672.00 MiB. GPU 0 has a total capacity of"
+    " 140.06 GiB of"
+    " which 200.75 MiB is free. Process 1000 has 139.86 GiB memory in use. Of the allocated memory 128.50 GiB is"
+    " allocated by"
+    " PyTorch, and 1.01 GiB is reserved by PyTorch but unallocated."
+)
+
+
+def gib(amount: float) -> int:
+    return round(amount * GIB)
+
+
+def read(message: str) -> OutOfMemory:
+    said = parse(message)
+    assert said is not None
+    return said
+
+
+def test_the_wording_of_torch_2_is_read_whole() -> None:
+    said = read(NEW)
+
+    assert (112 * MIB, gib(139.8), round(106.69 * MIB)) == (said.wanted, said.total, said.free)
+    assert (gib(3.89), gib(2.36), gib(1.5), round(17.86 * MIB)) == (
+        said.process,
+        said.allocated,
+        said.private,
+        said.unallocated,
+    )
+    assert ((5952, gib(135.79)),) == said.others
+
+
+def test_the_wording_of_torch_1_gives_the_unallocated_as_a_difference() -> None:
+    said = read(OLD)
+
+    assert (20 * MIB, gib(79.15), round(5.06 * MIB), gib(77.5)) == (said.wanted, said.total, said.free, said.allocated)
+    assert gib(78.0) - gib(77.5) == said.unallocated
+    assert said.process is None
+
+
+def test_in_a_container_this_process_is_the_one_that_makes_up_the_device() -> None:
+    said = read(IN_A_CONTAINER)
+
+    assert 672 * MIB - round(200.75 * MIB) == said.short
+    assert gib(139.86) == said.process
+    assert () == said.others
+    assert said.outside is not None
+    assert 139.86 - 128.50 - 1.01 == pytest.approx(said.outside / GIB, abs=1e-6)
+
+
+def test_another_process_that_does_not_make_up_the_device_is_not_taken_for_this_one() -> None:
+    said = read(IN_A_CONTAINER.replace("139.86 GiB memory", "130.00 GiB memory"))
+
+    assert said.process is None
+    assert ((1000, gib(130.0)),) == said.others
+
+
+@pytest.mark.parametrize("message", [
+    "HIP out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 191.98 GiB of which 0 bytes is free.",
+    "CUDA error: out of memory",
+    "NCCL error: Cuda failure 'out of memory'",
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "CUDA driver error: CUDA_ERROR_OUT_OF_MEMORY",
+    "NPU out of memory. Tried to allocate 20.00 MiB",
+])  # fmt: skip
+def test_other_libraries_wordings_are_out_of_memory_too(message: str) -> None:
+    assert parse(message) is not None
+
+
+def test_nothing_free_is_zero_and_not_unknown() -> None:
+    message = "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 0 bytes is free."
+
+    assert read(message).free == 0
+
+
+@pytest.mark.parametrize("message", [
+    "out of resource: shared memory, Required: 131072",
+    "DefaultCPUAllocator: can't allocate memory",
+    "unable to mmap 1024 bytes from file </torch_1>: Cannot allocate memory (12)",
+])  # fmt: skip
+def test_the_host_s_memory_is_not_the_device_s(message: str) -> None:
+    assert parse(message) is None
+    assert is_host_memory(message)
+
+
+@pytest.mark.parametrize(
+    "message", ["Not enough memory. Please try to increase --mem-fraction-static.", "", "size mismatch"]
+)
+def test_what_is_no_allocation_that_failed_is_neither(message: str) -> None:
+    assert parse(message) is None
+    assert not is_host_memory(message)
+
+
+@given(st.text() | st.text().map(lambda text: f"CUDA out of memory. Tried to allocate {text}. of which {text} is free"))
+def test_any_text_is_read_without_an_error(message: str) -> None:
+    said = parse(message)
+
+    assert said is None or said.short is None or isinstance(said.short, int)
