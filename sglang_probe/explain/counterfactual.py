@@ -26,8 +26,13 @@ class Outcome(NamedTuple):
 
     @property
     def starts(self) -> bool:
-        """Say whether at least a byte is left."""
-        return self.rest_bytes > 0
+        """Say whether something is left where by the same terms nothing was."""
+        return self.rest_bytes - self.gain_bytes <= 0 < self.rest_bytes
+
+    @property
+    def proves_nothing(self) -> bool:
+        """Say whether the terms leave something as they are: then it is not they that made a budget negative."""
+        return self.rest_bytes - self.gain_bytes > 0
 
 
 def given_back(subject: Subject, by_rank: Mapping[str, int]) -> Outcome | None:

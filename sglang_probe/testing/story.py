@@ -21,6 +21,8 @@ from sglang_probe.testing.core.allocator import LARGE_STEP, SMALL_SEGMENT
 from sglang_probe.testing.core.scenario import GIB, MIB, Card, Costs, Model, Scenario
 
 RANKS: Final = 8
+LAST_WORDS_S: Final = 0.5
+"""All ranks fail alike: each has this long to say so before the launcher ends the others."""
 POOREST_RANK: Final = 5
 MEM_FRACTION_STATIC: Final = 0.55
 
@@ -71,6 +73,7 @@ def story(release: str = DEFAULT_RELEASE) -> Scenario:
             weights_bytes=weights - in_tensors,
         ),
         rank_costs={POOREST_RANK: {"communicator_bytes": communicator + PRE_LOAD_USUAL - PRE_LOAD_MINIMUM}},
+        phase_seconds={"failed": LAST_WORDS_S},
         serve=False,
     )
 

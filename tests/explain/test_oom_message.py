@@ -94,7 +94,7 @@ def test_other_libraries_wordings_are_out_of_memory_too(message: str) -> None:
 
 
 def test_nothing_free_is_zero_and_not_unknown() -> None:
-    message = "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 0 bytes is free."
+    message = "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has 79.10 GiB of which 0 bytes is free."
 
     assert read(message).free == 0
 

@@ -14,9 +14,10 @@ from sglang_probe.explain.feasible import interval_of
 from sglang_probe.explain.model import Confidence, Finding
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.phrases import mib
-from sglang_probe.explain.rules.tenants import foreign_tenant, left_over, two_servers, unlisted_memory
+from sglang_probe.explain.rules.fraction import contradicts
+from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Subject
-from sglang_probe.figures import fraction, gib, number
+from sglang_probe.figures import fraction, gib
 
 _RAISE: Final = re.compile(
     r"(?:increase|raise)\s+`?--mem-fraction-static|larger `?--mem-fraction-static", re.IGNORECASE
@@ -29,8 +30,7 @@ _EXPAND: Final = re.compile(r"expandable_segments")
 RAISE: Final = "SGLang advises to raise --mem-fraction-static"
 LOWER: Final = "SGLang advises to lower --mem-fraction-static"
 EXPAND: Final = "PyTorch advises expandable_segments against fragmentation"
-UNCOMPUTED: Final = "no budget that left nothing was recorded, or a floor on the slack or an unknown term decides"
-_OTHERS: Final = (two_servers, left_over, foreign_tenant, unlisted_memory)
+UNCOMPUTED: Final = "no budget that left nothing was recorded, or its terms do not give SGLang's own result"
 
 
 def advice(subject: Subject) -> Iterator[Finding]:
@@ -46,9 +46,9 @@ def advice(subject: Subject) -> Iterator[Finding]:
 
 def _raise(subject: Subject) -> Finding:
     """Say whether more fraction is what a start needs."""
-    seat, elsewhere = subject.tightest, _cause_elsewhere(subject)
+    seat, elsewhere = subject.tightest, cause_elsewhere(subject)
     interval = None if seat is None or not subject.budget_failed else interval_of(subject, seat)
-    if seat is None or interval is None:
+    if seat is None or interval is None or contradicts(seat):
         return _finding(RAISE, f"This cannot be confirmed: {UNCOMPUTED}.", "possible")
     lowest = f"{interval.lowest:.4f}"
     right = f"Arithmetically right, for above {lowest} something is left"
@@ -98,17 +98,6 @@ def _free_at_error(subject: Subject) -> int | None:
             known = [step.free_bytes for step in process.steps if step.state == "error" and step.free_bytes is not None]
             if known:
                 return known[0]
-    return None
-
-
-def _cause_elsewhere(subject: Subject) -> str | None:
-    """Return what is the cause instead, where memory of others is."""
-    for rule in _OTHERS:
-        for finding in rule(subject):
-            if finding.severity == "error":
-                numbers = finding.numbers
-                held = numbers.get("foreign") or numbers.get("unlisted_bytes") or {}
-                return f"others hold {gib(max(held.values(), default=0))} GiB of {number(len(held))} of the devices"
     return None
 
 

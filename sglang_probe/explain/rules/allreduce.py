@@ -75,7 +75,7 @@ def _effect(subject: Subject, costs: dict[str, int]) -> _Effect:
     gain, cost = gib(outcome.gain_bytes), gib(costs.get(seat.label))
     says = f" It lowers the KV budget by {gain} GiB{'' if tokens is None else f', {number(tokens)} KV tokens'}."
     formula = f"{cost} x {fraction(seat.budget.mem_fraction_static)} = {gain} GiB"
-    if not subject.budget_failed:
+    if not subject.budget_failed or outcome.proves_nothing:
         return _Effect(says, formula)
     rest = gib(outcome.rest_bytes)
     formula += f"; rest without it = {gib(seat.budget.rest_bytes)} {signed(outcome.gain_bytes)} = {rest} GiB"

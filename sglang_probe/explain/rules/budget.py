@@ -10,6 +10,7 @@ from sglang_probe.explain.levers import levers_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.phrases import budget_formula, on_ranks
 from sglang_probe.explain.rules.fraction import contradicts
+from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Seat, Subject, labels
 from sglang_probe.figures import fraction, gib, number
 from sglang_probe.timeline.arithmetic import token_bytes
@@ -24,13 +25,15 @@ def weights_exceed_budget(subject: Subject) -> Iterator[Finding]:
     if seat is None or not subject.budget_failed or contradicts(seat):
         return  # then the fraction in force is the question
     interval = interval_of(subject, seat, subject.wanted_tokens)
-    levers = levers_of(subject, seat, interval)
+    elsewhere = cause_elsewhere(subject)
+    levers = [] if elsewhere is not None else levers_of(subject, seat, interval)
     budget = seat.budget
     yield Finding(
         rule="weights_exceed_budget",
         severity="error",
         ranks=labels([one.process for one in subject.negative]),
-        says=f"{_says(subject, seat)} {_direction(interval)}",
+        says=f"{_says(subject, seat)}"
+        f" {_direction(interval) if elsewhere is None else f'It follows from the above: {elsewhere}.'}",
         numbers=_numbers(seat, interval),
         formula=_formula(seat),
         lever=levers[0] if levers else None,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from sglang_probe.catalogue.formulas import FORMULAS
 from sglang_probe.explain.formula import terms_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.subject import Seat, Subject
@@ -111,8 +112,21 @@ def _contradiction(subject: Subject, seat: Seat, implied: float) -> Finding:
         lever=Lever(
             says="`sglang-probe diff` with a run that worked names the flag, or the function whose body changed"
         ),
+        notes=tuple(_doubts(seat)),
         confidence="likely",
     )
+
+
+def _doubts(seat: Seat) -> Iterator[str]:
+    if seat.budget.verified_reason:
+        yield seat.budget.verified_reason
+    profile = next((step for step in seat.process.steps if step.id == seat.budget.step), None)
+    body = None if profile is None else profile.attributes.get("body")
+    if body is not None and body not in FORMULAS:
+        yield (
+            f"the body of SGLang's budget function ({body}) is none of those that were read: it was changed, or"
+            " is new"
+        )
 
 
 def _in_parentheses(count: int) -> str:

@@ -90,7 +90,7 @@ def unlisted_memory(subject: Subject) -> Iterator[Finding]:
         severity=effect.severity,
         ranks=tuple(found),
         says=f"{gib(size)} GiB of {who}'s device were in use before this run had a context there, and no process list"
-        f" names a holder: a process of another container or pid namespace, or a driver that leaked. {effect.says}",
+        f" names a holder: a process of another container or pid namespace, or a driver that leaked. {effect.says}.",
         numbers={"unlisted_bytes": found},
         formula=effect.formula,
         lever=Lever(
@@ -102,6 +102,17 @@ def unlisted_memory(subject: Subject) -> Iterator[Finding]:
         ),
         confidence="likely",
     )
+
+
+def cause_elsewhere(subject: Subject) -> str | None:
+    """Return what is the cause instead of the budget's own terms, where memory of others is."""
+    for rule in (two_servers, foreign_tenant, unlisted_memory, left_over):
+        for finding in rule(subject):
+            if finding.severity == "error":
+                held: dict[str, int] = finding.numbers.get("foreign") or finding.numbers.get("unlisted_bytes") or {}
+                where = "one device" if len(held) == 1 else f"{len(held)} devices"
+                return f"others hold {gib(max(held.values(), default=0))} GiB of {where}"
+    return None
 
 
 def _findings(
@@ -119,7 +130,7 @@ def _findings(
         rule=rule,
         severity=effect.severity,
         ranks=tuple(by_rank),
-        says=f"{'; '.join(_described(one) for one in held[:4])}{_more(held)}: {what}. {effect.says}",
+        says=f"{'; '.join(_described(one) for one in held[:4])}{_more(held)}: {what}. {effect.says}.",
         numbers={
             "foreign": dict(by_rank),
             "processes": [
@@ -169,7 +180,7 @@ def effect_of(subject: Subject, by_rank: Mapping[str, int]) -> Effect:
 
 def _on_budget(subject: Subject, by_rank: Mapping[str, int]) -> Effect:
     outcome, seat = given_back(subject, by_rank), subject.tightest
-    if outcome is None or seat is None or seat.budget.rest_bytes is None:
+    if outcome is None or seat is None or seat.budget.rest_bytes is None or outcome.proves_nothing:
         return Effect(
             "warning", "Whether that is the cause cannot be told: a term of the budget is unknown", None, None, None
         )

@@ -92,7 +92,8 @@ class Fault:
     """What goes wrong, where, on which world ranks (none given: on all).
 
     Phases: `scheduler.init`, `dist.init`, `dist.communicator`, `allreduce.buffers`, `weights.load`,
-    `draft.weights.load`, `kv.profile`, `kv.pool`, `attention.init`, `graph.capture`, `draft.graph.capture`, `ready`.
+    `draft.weights.load`, `kv.profile`, `kv.pool`, `attention.init`, `graph.capture`, `draft.graph.capture`, `ready`,
+    and `failed`: a rank has raised and has not yet told the launcher, which then ends the others.
     """
 
     phase: str

@@ -29,7 +29,7 @@ def test_to_raise_is_diagnostically_wrong_where_a_tenant_is_the_cause() -> None:
 
     assert "Arithmetically right" in of("advice", run).says
     assert (
-        "diagnostically wrong: others hold 10.000 GiB of 1 of the devices, and 0.850 would do" in of("advice", run).says
+        "diagnostically wrong: others hold 10.000 GiB of one device, and 0.850 would do" in of("advice", run).says
     )
 
 

@@ -198,4 +198,5 @@ def run_scheduler_process(
         scheduler.run_event_loop()
     except Exception:
         logger.error(f"Scheduler hit an exception: {traceback.format_exc()}")
+        phases.enter("failed")
         os.kill(parent, signal.SIGQUIT)
