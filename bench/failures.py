@@ -94,8 +94,10 @@ def _record(
     error = None
     try:
         scenario.play(stage)
-    except (BenchError, OSError, KeyError) as problem:
-        error = f"{type(problem).__name__}: {problem}" if not isinstance(problem, BenchError) else str(problem)
+    except BenchError as problem:
+        error = str(problem)
+    except Exception as problem:  # noqa: BLE001  # what breaks one scenario must not cost those that follow
+        error = f"{type(problem).__name__}: {problem}"
     run = stage.timeline(scenario.name)
     told = {
         "name": scenario.name,
