@@ -53,14 +53,12 @@ def died(error: BaseException) -> Died:
     """Return where the capture that raised `error` died.
 
     SGLang raises another exception in place of the one that ended a size: the first one, from outside, whose frames
-    name a size is believed, else the first that names a function.
+    name a size is believed, else the last that names a function.
     """
-    told = [_told(frames) for frames in _tracebacks(error)]
-    named = [one for one in told if one.function is not None]
-    best = next((one for one in named if one.size is not None), named[0] if named else Died())
-    if best.sizes is None:  # its own frames may lie inside the runner's method that wrapped it
-        outer = next((one for one in named if one.sizes is not None), best)
-        best.sizes, best.runner_class = outer.sizes, outer.runner_class
+    named = [one for one in map(_told, _tracebacks(error)) if one.function is not None]
+    best = next((one for one in named if one.size is not None), named[-1] if named else Died())
+    runner = next((one for one in (best, *named) if one.sizes is not None), best)
+    best.sizes, best.runner_class = runner.sizes, runner.runner_class
     return best
 
 
@@ -74,16 +72,24 @@ def sizes_of(runner: Any) -> list[int] | None:
 
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
-    """Yield the traceback of the error, and of what it replaced on its way: that one passed a frame of its own."""
-    seen: set[int] = set()
-    current: BaseException | None = error
+    """Yield the traceback of the error and of those that it was raised in place of."""
     for _ in range(MOST_CAUSES):
-        trace = None if current is None else current.__traceback__
-        if current is None or trace is None or (seen and id(trace.tb_frame) not in seen):
+        trace = error.__traceback__
+        if trace is None:
             return
         yield trace
-        seen.update(id(frame) for frame in _frames(trace))
-        current = current.__context__ if current.__cause__ is None else current.__cause__
+        if error.__cause__ is not None:
+            error = error.__cause__
+        elif error.__context__ is not None and _raised_where_caught(error.__context__, trace):
+            error = error.__context__
+        else:
+            return
+
+
+def _raised_where_caught(earlier: BaseException, trace: TracebackType) -> bool:
+    """Tell whether the frame that raised is the one that had caught `earlier`; else that may be another story."""
+    *_, last = _frames(trace)
+    return earlier.__traceback__ is not None and earlier.__traceback__.tb_frame is last
 
 
 def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
