@@ -114,11 +114,11 @@ class Served:
         wait_until(lambda: condition() or self.returncode is not None, within_s, every_s)
         return condition()
 
-    def generate(self, prompt: Sequence[int], new_tokens: int = 16) -> list[int]:
+    def generate(self, prompt: Sequence[int], new_tokens: int = 16, within_s: float = 120) -> list[int]:
         """Return the tokens that follow these at temperature 0."""
         sampling = {"max_new_tokens": new_tokens, "temperature": 0, "ignore_eos": True}
         asked = {"input_ids": list(prompt), "sampling_params": sampling, "return_logprob": True}
-        answer = self.ask("/generate", asked, timeout_s=120)
+        answer = self.ask("/generate", asked, timeout_s=within_s)
         logprobs = answer["meta_info"].get("output_token_logprobs")  # not every release has output_ids beside them
         return [int(token) for _, token, *_ in logprobs] if logprobs else [int(one) for one in answer["output_ids"]]
 

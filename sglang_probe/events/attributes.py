@@ -162,8 +162,10 @@ class GraphCapture(TypedDict, total=False):
 
     target: Target
     graph: Annotated[str, "all, decode, prefill, draft"]
-    captured: Annotated[bool | None, "False when SGLang had graphs off."]
-    sizes: Annotated[list[int] | None, "Batch or token sizes captured."]
+    captured: Annotated[bool | None, "False when SGLang had graphs off; null where the capture died."]
+    sizes: Annotated[list[int] | None, "Batch or token sizes captured, or to be captured where it died."]
+    failed_size: Annotated[int | None, "Where it died: the batch size, or tokens for prefill; null outside a size."]
+    failed_at: Annotated[str | None, "Where it died: the function of SGLang's capture, such as a runner's `__init__`."]
     runner_class: str | None
     graph_mem_usage_gib: Annotated[float | None, "SGLang's own figure."]
     private_pool_bytes: Annotated[int | None, "Held by torch in private (graph) pools, where torch tells."]

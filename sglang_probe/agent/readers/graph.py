@@ -1,10 +1,12 @@
-"""`graph.capture`: which graphs, of which sizes, or that there were none."""
+"""`graph.capture`: which graphs, of which sizes, or that there were none; where it died."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from sglang_probe.agent.calls import Attributes, Call, Reader, number
+from sglang_probe.agent.readers.graph_failure import Died, died, sizes_of
 
 # The eager runner stands in for a graph runner where graphs are off.
 _NO_GRAPHS = "EagerRunner"
@@ -18,12 +20,14 @@ def _reader(graph: str, *runners: str, usage: str | None = None) -> Reader:
         return {"graph": graph}
 
     def end(call: Call) -> Attributes:
+        if call.error is not None:
+            return _failed(graph, call.error)
         runner = _runner(call, runners)
         captured = runner is not None and type(runner).__name__ != _NO_GRAPHS
         return {
             "graph": graph,
             "captured": captured if runners else None,
-            "sizes": _sizes(runner) if captured else None,
+            "sizes": sizes_of(runner) if captured else None,
             "runner_class": None if runner is None else type(runner).__name__,
             "graph_mem_usage_gib": _usage(call, usage) if captured else None,
             "private_pool_bytes": call.agent.private_pools() if captured else None,
@@ -48,12 +52,21 @@ def _usage(call: Call, name: str | None) -> float | int | None:
     return number(getattr(call.instance, name, None)) if name else None
 
 
-def _sizes(runner: Any) -> list[int] | None:
-    for name in ("capture_bs", "capture_num_tokens", "capture_tokens"):
-        sizes = getattr(runner, name, None)
-        if isinstance(sizes, (list, tuple)):
-            return [int(size) for size in sizes]
-    return None
+def _failed(graph: str, error: BaseException) -> Attributes:
+    """Say where it died. What SGLang's objects do when they are looked at must not cost the rest."""
+    where = Died()
+    with contextlib.suppress(Exception):
+        where = died(error)
+    return {
+        "graph": graph,
+        "captured": None,
+        "sizes": where.sizes,
+        "runner_class": where.runner_class,
+        "failed_size": where.size,
+        "failed_at": where.function,
+        "graph_mem_usage_gib": None,
+        "private_pool_bytes": None,
+    }
 
 
 ALL = _reader("all")
@@ -68,11 +81,13 @@ def _by_era(call: Call) -> Reader:
 
 
 def _piecewise_end(call: Call) -> Attributes:
+    if call.error is not None:
+        return _failed("prefill", call.error)
     runner = call.instance
     return {
         "graph": "prefill",
         "captured": True,
-        "sizes": _sizes(runner),
+        "sizes": sizes_of(runner),
         "runner_class": type(runner).__name__,
         "private_pool_bytes": call.agent.private_pools(),
     }

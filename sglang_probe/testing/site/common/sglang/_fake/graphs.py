@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import torch
 from fakegpu.cuda import cuda
@@ -15,19 +16,36 @@ FAILED = (
 )
 
 
-def capture(sizes: Iterable[int], torch_bytes: int, outside_bytes: int, phase: str) -> list[torch.Tensor]:
+Held: TypeAlias = list[torch.Tensor]
+
+
+def _run(size: int, forward: Callable[[], Held]) -> Held:
+    return forward()
+
+
+def capture(
+    sizes: Iterable[int],
+    torch_bytes: int,
+    outside_bytes: int,
+    phase: str,
+    one: Callable[[int, Callable[[], Held]], Held] = _run,
+) -> Held:
     """Capture one graph per size, the largest first; what they hold lives as long as the returned tensors.
 
-    Raises Exception, as SGLang does, where memory runs out.
+    `one` is the runner's own method for a size. Raises Exception, as SGLang does, where memory runs out.
     """
     wanted = sorted(sizes, reverse=True)
-    held: list[torch.Tensor] = []
+    held: Held = []
+
+    def forward() -> Held:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            if not held:
+                phases.enter(phase)
+            return phases.hold(torch_bytes * size // sum(wanted), "graphs")
+
     try:
-        for number, size in enumerate(wanted):
-            with torch.cuda.graph(torch.cuda.CUDAGraph()):
-                if number == 0:
-                    phases.enter(phase)
-                held += phases.hold(torch_bytes * size // sum(wanted), "graphs")
+        for size in wanted:
+            held += one(size, forward)
         phases.charge(outside_bytes, "graphs")
     except RuntimeError as error:
         raise Exception(f"Capture cuda graph failed: {error}\n{FAILED}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from sglang._fake import graphs, phases
@@ -28,5 +29,12 @@ class CudaGraphRunner:
     def capture(self) -> None:
         costs = phases.costs()
         self._fake_held = graphs.capture(
-            self.capture_bs, costs.decode_graph_torch_bytes, costs.decode_graph_bytes, "graph.capture"
+            self.capture_bs,
+            costs.decode_graph_torch_bytes,
+            costs.decode_graph_bytes,
+            "graph.capture",
+            self.capture_one_batch_size,
         )
+
+    def capture_one_batch_size(self, bs: int, forward: Callable[[], Any], stream_idx: int | None = None) -> Any:
+        return forward()

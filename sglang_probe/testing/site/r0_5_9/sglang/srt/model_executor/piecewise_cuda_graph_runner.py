@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from sglang._fake import graphs, phases
@@ -21,5 +22,16 @@ class PiecewiseCudaGraphRunner:
     def capture(self) -> None:
         costs = phases.costs()
         self._fake_held = graphs.capture(
-            self.capture_num_tokens, costs.prefill_graph_torch_bytes, costs.prefill_graph_bytes, "graph.capture"
+            self.capture_num_tokens,
+            costs.prefill_graph_torch_bytes,
+            costs.prefill_graph_bytes,
+            "graph.capture",
+            self._fake_one,
         )
+
+    def _fake_one(self, num_tokens: int, forward: Callable[[], Any]) -> Any:
+        self._fake_forward = forward
+        return self.capture_one_batch_size(num_tokens)
+
+    def capture_one_batch_size(self, num_tokens: int) -> Any:
+        return self._fake_forward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sglang._fake import graphs, phases
@@ -28,5 +29,14 @@ class DecodeCudaGraphRunner(BaseCudaGraphRunner):
     def _fake_capture(self) -> list[Any]:
         costs = phases.costs()
         return graphs.capture(
-            self.capture_bs, costs.decode_graph_torch_bytes, costs.decode_graph_bytes, "graph.capture"
+            self.capture_bs,
+            costs.decode_graph_torch_bytes,
+            costs.decode_graph_bytes,
+            "graph.capture",
+            self.capture_one_shape,
         )
+
+    def capture_one_shape(
+        self, size: int, forward: Callable[[], Any], stream_idx: int | None = None, variant_label: str | None = None
+    ) -> Any:
+        return forward()

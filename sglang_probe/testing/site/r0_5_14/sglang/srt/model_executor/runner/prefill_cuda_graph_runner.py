@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sglang._fake import graphs, phases
@@ -18,5 +19,16 @@ class PrefillCudaGraphRunner(BaseCudaGraphRunner):
     def capture(self) -> None:
         costs = phases.costs()
         self._fake_held = graphs.capture(
-            self.capture_num_tokens, costs.prefill_graph_torch_bytes, costs.prefill_graph_bytes, "graph.capture"
+            self.capture_num_tokens,
+            costs.prefill_graph_torch_bytes,
+            costs.prefill_graph_bytes,
+            "graph.capture",
+            self._fake_one,
         )
+
+    def _fake_one(self, size: int, forward: Callable[[], Any]) -> Any:
+        self._fake_forward = forward
+        return self.capture_one_shape(size)
+
+    def capture_one_shape(self, size: int) -> Any:
+        return self._fake_forward()
