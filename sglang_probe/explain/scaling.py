@@ -59,6 +59,9 @@ RULES: Final[dict[str, Rule]] = {
     ),
     "token_heads": Rule("scaled", "the KV heads are split over the ranks, and a rank has one at least"),
     "token_mla": Rule("measured", "MLA keeps the same latent cache on every rank, whatever the tp"),
+    "token_mean": Rule(
+        "scaled", "rest / tokens of this run: pools of several kinds share the budget, none says the bytes of a token"
+    ),
     "token_dtype": Rule("scaled", "bytes of a token x the ratio of the two types' element sizes"),
     "pool": Rule(
         "scaled",
@@ -84,7 +87,10 @@ RULES: Final[dict[str, Rule]] = {
         "scaled", "it is taken before the pre-load memory is read: giving c back adds c x fraction to the rest"
     ),
     "alone": Rule("scaled", "a world of one rank makes no NCCL communicator and no custom all-reduce"),
-    "mamba": Rule("scaled", "the recurrent state takes the same share of the room as in this run"),
+    "mamba": Rule(
+        "scaled",
+        "the recurrent state takes the same share of the room as in this run, to within one request's state",
+    ),
     "share": Rule("scaled", "the pool has the same share of what memory alone would allow as in this run"),
     "at_once": Rule("scaled", "tokens // context length, and no more than SGLang makes room for"),
     "activations": Rule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sglang_probe.explain.formula import Terms, deducted, terms_of
 from sglang_probe.explain.plan.after import After, after_of
@@ -14,6 +14,9 @@ from sglang_probe.explain.scaling import EXTRA_WIDTH, MOST_SIZES
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Process, Run, Worker
+
+LATENT: Final = ("MLA", "DSA", "NSA")
+"""Kinds of pools that hold a latent cache, the same on every rank."""
 
 
 class Facts(NamedTuple):
@@ -53,11 +56,12 @@ class Facts(NamedTuple):
     graphs_first: bool
     """Whether graphs were captured before the budget was computed."""
     token: int | None
+    mean_token: bool
+    """Whether it is only rest / tokens: the pools have no one size of a token."""
     own_token: int | None
     """Of the target's pool alone; the budget's own may count a draft's too."""
     tokens: int | None
     cap: int | None
-    limited_by: str | None
     page: int
     kv_dtype: str | None
     model_dtype: str | None
@@ -86,6 +90,11 @@ class Facts(NamedTuple):
         return self.terms.fraction
 
     @property
+    def own_terms(self) -> Terms:
+        """With all that the run deducted."""
+        return self.terms if self.mamba is None else with_mamba(self.terms, self.mamba)
+
+    @property
     def halved(self) -> bool:
         """Whether the number of requests is at most half the tokens."""
         return self.terms.formula.startswith("bytes")
@@ -108,6 +117,8 @@ def facts_of(run: Run) -> Facts:
     context = told.count("context_length")
     knobs = knobs_of(subject, told, after)
     token = positive(token_bytes(target))
+    tokens = None if target.kv is None else positive(target.kv.tokens)
+    mean = _mean_token(terms_of(seat.budget), tokens) if token is None else None
     facts = Facts(
         source=_source(subject, seat),
         world=len(subject.ranks) + len(run.missing),
@@ -132,16 +143,16 @@ def facts_of(run: Run) -> Facts:
         draft_first=_before_budget(process, "weights.load", "draft"),
         has_draft=draft is not None,
         graphs_first=_before_budget(process, "graph.capture", target.worker),
-        token=token,
+        token=token or mean,
+        mean_token=mean is not None,
         own_token=after.token,
-        tokens=None if target.kv is None else positive(target.kv.tokens),
+        tokens=tokens,
         cap=told.count("max_total_tokens") or (None if target.kv is None else target.kv.max_total_tokens_given),
-        limited_by=None if target.kv is None else target.kv.limited_by,
         page=after.page or told.count("page_size", most=MOST_SIZES) or 1,
         kv_dtype=(pool and pool.dtype) or _kv_dtype(told, process),
         model_dtype=_model_dtype(process),
         quantization=text(told.effective.get("quantization")),
-        latent=pool is not None and "MLA" in (pool.kind or ""),
+        latent=pool is not None and any(name in (pool.kind or "") for name in LATENT),
         plain_pool=pool is None or pool.pool_class in {None, "MHATokenToKVPool", "MLATokenToKVPool"},
         max_bs=largest_of(told, after),
         chunk=told.count("chunked_prefill_size"),
@@ -154,6 +165,11 @@ def facts_of(run: Run) -> Facts:
         after=after,
     )
     return facts._replace(after=after._replace(beside=_beside(facts)))
+
+
+def with_mamba(terms: Terms, mamba: int) -> Terms:
+    """Return the terms with the recurrent state deducted, which SGLang does last."""
+    return terms._replace(deductions=(*terms.deductions, mamba))
 
 
 def _beside(facts: Facts) -> int | None:
@@ -237,6 +253,10 @@ def _deductions(seat: Seat, told: Told) -> tuple[dict[str, int], int | None]:
         told.effective.get("disable_radix_cache") is True and told.count("max_running_requests") is not None
     )
     return (stays, None) if given else (stays, stays.pop("mamba", None))
+
+
+def _mean_token(terms: Terms | None, tokens: int | None) -> int | None:
+    return None if terms is None or tokens is None else positive(terms.rest_bytes // tokens)
 
 
 def _main_pool(worker: Worker) -> Any:

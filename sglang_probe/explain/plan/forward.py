@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sglang_probe.explain.formula import Terms
 from sglang_probe.explain.plan.after import scaled_pool
-from sglang_probe.explain.plan.facts import Facts
+from sglang_probe.explain.plan.facts import Facts, with_mamba
 from sglang_probe.explain.plan.frame import Frame, or_default, turned_off
 from sglang_probe.explain.plan.inputs import Inputs
 from sglang_probe.explain.reserve import activations_mib
@@ -115,7 +115,7 @@ def _terms(frame: Frame, fraction: float) -> Terms | None:
         return terms
     room = facts.terms.rest_bytes
     share = max(terms.rest_bytes, 0) * facts.mamba // room if room > 0 else facts.mamba
-    return terms._replace(deductions=(*terms.deductions, share))
+    return with_mamba(terms, share)
 
 
 def _profiled(frame: Frame, terms: Terms | None) -> int | None:
@@ -155,10 +155,10 @@ def _capped(frame: Frame, profiled: int) -> int:
 
 
 def share_of(facts: Facts) -> Fraction:
-    """Return what part of what memory allows became tokens, where neither memory nor a cap decided."""
-    profiled = max(facts.terms.tokens(facts.token), 0) if facts.token else 0
-    limited_elsewhere = facts.limited_by not in {None, "memory", "max_total_tokens"}
-    if not limited_elsewhere or not facts.tokens or not profiled or facts.mamba is not None:
+    """Return the run's tokens to what its budget allowed, where neither memory nor a cap decided."""
+    profiled = max(facts.own_terms.tokens(facts.token), 0) if facts.token else 0
+    allowed = profiled if facts.cap is None else min(profiled, facts.cap)
+    if not facts.tokens or not allowed or allowed // facts.page * facts.page == facts.tokens:
         return Fraction(1)
     return Fraction(facts.tokens, profiled)
 
@@ -186,6 +186,8 @@ def slots_replay(facts: Facts) -> bool:
 def _requests(frame: Frame, slots: int | None) -> int | None:
     """Return what the device loses by the request pool."""
     shape, context = frame.facts.after.shape, frame.facts.context
+    if frame.context is None and context is not None:
+        return None  # the model's own context length, which the run was not started with
     if shape is None or slots is None:
         return frame.facts.after.requests if slots == frame.facts.after.slots else None
     wider = frame.context - context if frame.context is not None and context is not None else 0

@@ -136,8 +136,8 @@ def _token(facts: Facts, inputs: Inputs) -> tuple[Fraction | None, int | None]:
 
 def graphs_planned(facts: Facts, inputs: Inputs) -> int | None:
     """Return what all graphs take with another largest batch size, or without a draft."""
-    if facts.after.graphs is None:
-        return None
+    if facts.after.graphs is None or (inputs.cuda_graph_max_bs is not None and not facts.after.sizes):
+        return None  # not measured, or no decode graph from which others could be scaled
     kept = [one for one in facts.after.graphs if not (one.draft and inputs.draft is False)]
     return sum(_graph(facts, one, inputs.cuda_graph_max_bs) for one in kept)
 

@@ -152,7 +152,7 @@ def _token_rule(facts: Facts, inputs: Inputs) -> str | None:
     if inputs.kv_cache_dtype is not None:
         return "token_dtype"
     if inputs.tp is None:
-        return None
+        return "token_mean" if facts.mean_token and inputs.token_bytes is None else None
     return "token_mla" if facts.latent else "token_heads" if inputs.kv_heads is not None else "token_tp"
 
 
@@ -191,6 +191,8 @@ def _reason(facts: Facts, resolved: Resolved, field: str) -> str:
     frame, planned = resolved.frame, resolved.outlook
     if field == "custom_all_reduce":
         return "its buffers were not built in this run" if not facts.custom_all_reduce else "not measured in this run"
+    if frame.context is None and frame.facts.context is not None and field in {"context", "requests", "free", "slots"}:
+        return "the model's own context length is not known: the run was given another"
     if field in AFTER and planned.tokens == 0:
         return REFUSED
     if field in {"token", "tokens", "kv", "concurrency", "slots", "requests"} and planned.tokens is None:

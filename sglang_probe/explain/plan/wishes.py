@@ -68,7 +68,7 @@ def least(frame: Frame, holds: Callable[[Outlook], bool]) -> float | None:
 def most(frame: Frame, free: int) -> float | None:
     """Return the largest fraction that keeps `free` bytes free and has a token; None: none does."""
     first = least(frame, has_tokens)
-    if first is None:
+    if first is None or outlook(frame, first).free is None:
         return None
     steps = range(round(first * GRID), GRID)
     found = bisect_left(steps, True, key=lambda step: (outlook(frame, step / GRID).free or 0) < free)
@@ -97,7 +97,8 @@ def _solved(frame: Frame, wishes: Wishes) -> float:
             raise CannotPlan(f"{unknown_tokens(frame)}; {HOW}")
         if wishes.concurrency is not None and best.concurrency is None:
             raise CannotPlan("the context length was not recorded, which --concurrency needs; give --context-length")
-        return least(frame, lambda planned: _does(planned, wishes)) or highest
+        found = least(frame, lambda planned: _does(planned, wishes))
+        return found or most(frame, max(wishes.free_bytes or 0, 0)) or highest  # else the best that there is
     lowest = least(frame, has_tokens)
     if lowest is None:
         return highest
@@ -125,6 +126,10 @@ def unknown_free(frame: Frame) -> str:
     """Say why what is free at the end is not known."""
     if frame.token is None or frame.available is None:
         return unknown_tokens(frame)
+    if frame.context is None and frame.facts.context is not None:
+        return "the model's own context length is not known: the run was given another"
+    if frame.inputs.cuda_graph_max_bs is not None and not frame.facts.after.sizes:
+        return "no decode graph was captured in this run, from which others could be scaled"
     return frame.facts.after.reason or "a cost after the budget was not measured"
 
 

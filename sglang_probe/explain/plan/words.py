@@ -24,6 +24,8 @@ SERVING: Final = (
 def says(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
     """Return the answer."""
     planned = resolved.outlook
+    impossible = resolved.rule == "solved" and resolved.holds is False
+    yield from ("No fraction below 1 does what is wished; nearest to it:",) if impossible else ()
     if planned.tokens == 0:
         yield from _empty(resolved, wishes)
     elif planned.tokens is None:
@@ -32,9 +34,7 @@ def says(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
         yield from _tokens(resolved)
     for wish in resolved.wishes:
         yield _wish(wish, planned)
-    if resolved.rule == "solved" and resolved.holds is False:
-        yield "No fraction below 1 does it."
-    elif any(wish.holds is False for wish in resolved.wishes):
+    if not impossible and any(wish.holds is False for wish in resolved.wishes):
         found = fraction_for(resolved.frame, wishes, planned.fraction)
         yield "No fraction below 1 does it." if found is None else f"It takes {fraction(found)}."
 
@@ -129,11 +129,9 @@ def _of_run(facts: Facts) -> Iterator[str]:
         seen = f"{facts.source.ranks} of {counted(facts.world, 'rank')}"
         yield f"the budget of {seen} was seen; SGLang's minimum counts them all"
     if facts.verified is False:
-        yield "the probe could not reproduce SGLang's own result from the terms in this run: the plan may be off as much"
+        yield "the probe could not reproduce SGLang's own result from this run's terms: the plan may be off as much"
     if facts.like is not None:
         yield f"what this run never came to is taken from {facts.like.run_id} (--like)"
-    if facts.mamba is not None:
-        yield f"mamba: {RULES['mamba'].says}"
     if facts.terms.floor is not None:
         yield "SGLang's floor on the slack is taken as in this run"
 
@@ -144,6 +142,8 @@ def _of_inputs(facts: Facts, resolved: Resolved) -> Iterator[str]:
         yield "others' memory is NVML's figure for them, which is some MiB a process less than what the device lost"
     if inputs.custom_all_reduce is True and facts.custom_all_reduce_bytes is None:
         yield "the custom all-reduce's cost was not measured in this run: the plan is without it, so a little high"
+    if facts.tp == 1 and inputs.tp is not None:
+        yield "one rank has no communicator and no custom all-reduce to measure: the plan is without them, so high"
     if inputs.draft is True:
         yield "a draft model was not measured in this run: the plan is without it, so high"
     if _fraction_kept(facts, resolved, inputs):
