@@ -116,7 +116,7 @@ def _rule(facts: Facts, resolved: Resolved, row: Row, *, same: bool) -> str | No
     """Return the rule that made a number; None: it is as measured in this run, and nothing that is planned moves it."""
     inputs = resolved.frame.inputs
     by_inputs = _by_inputs(facts, resolved, inputs).get(row.field)
-    if by_inputs is not None:
+    if by_inputs is not None and not (same and by_inputs == "share"):
         return by_inputs
     if row.field == "activations":
         return row.rule

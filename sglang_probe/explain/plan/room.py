@@ -46,7 +46,7 @@ def _tries(facts: Facts, inputs: Inputs) -> Iterator[Try]:
     if (element_bytes(inputs.kv_cache_dtype or facts.kv_dtype) or Fraction(0)) > 1:
         yield Try("--kv-cache-dtype", HALF, f"--kv-cache-dtype {HALF}", inputs._replace(kv_cache_dtype=HALF))
     if facts.has_draft and inputs.draft is None:
-        yield Try("--no-draft", None, "without speculative decoding", inputs._replace(draft=False))
+        yield Try(None, None, "without speculative decoding (--no-draft)", inputs._replace(draft=False))
     if facts.custom_all_reduce and facts.custom_all_reduce_bytes and inputs.custom_all_reduce is None:
         off = inputs._replace(custom_all_reduce=False)
         yield Try("--disable-custom-all-reduce", None, "--disable-custom-all-reduce", off)

@@ -7,8 +7,8 @@ import pytest
 from sglang_probe.explain.plan.facts import facts_of
 from sglang_probe.explain.plan.inputs import Inputs
 from sglang_probe.explain.plan.make import plan
-from sglang_probe.explain.plan.model import Against, Plan
-from tests.explain.plan.making import CAR, GIB, MIB, known, recorded, value
+from sglang_probe.explain.plan.model import Against, CannotPlan, Plan
+from tests.explain.plan.making import CAR, GIB, MIB, known, made_run, recorded, value
 
 FAILURES = "h200-x2-sglang-0.5.14-failures"
 NOCAR, LOWFRAC = "h200-x2-sglang-0.5.14/nocar", "h200-x2-sglang-0.5.14/lowfrac"
@@ -81,6 +81,11 @@ def test_a_run_that_failed_early_is_planned_with_what_another_measured() -> None
     token = made.number("bytes_per_token")
     assert token is not None
     assert "given" == token.basis
+
+
+def test_a_run_of_another_tp_is_no_run_to_take_numbers_from() -> None:
+    with pytest.raises(CannotPlan, match="has --tp 4, and lowfrac 2; name a run of the same model"):
+        plan(recorded(LOWFRAC), like=made_run(tp=4))
 
 
 def test_one_rank_has_no_communicator_and_whole_weights() -> None:
