@@ -1,0 +1,282 @@
+"""What a run says that a plan leans on: the terms of its tightest rank, what came after the budget, its settings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+from sglang_probe.explain.formula import Terms, deducted, terms_of
+from sglang_probe.explain.plan.after import After, after_of
+from sglang_probe.explain.plan.model import CannotPlan, Source
+from sglang_probe.explain.plan.told import MOST_RANKS, Told, knobs_of, largest_of, positive, text
+from sglang_probe.explain.reserve import Knobs, Variant, variant_of
+from sglang_probe.explain.scaling import EXTRA_WIDTH, MOST_SIZES
+from sglang_probe.explain.subject import Seat, Subject
+from sglang_probe.timeline.arithmetic import token_bytes
+from sglang_probe.timeline.model import Process, Run, Worker
+
+LATENT: Final = ("MLA", "DSA", "NSA")
+"""Kinds of pools that hold a latent cache, the same on every rank."""
+
+
+class Facts(NamedTuple):
+    """One run, as plans look at it. All bytes are of the tightest rank, but the terms, which are SGLang's minima."""
+
+    source: Source
+    world: int
+    """How many ranks the run has, seen or not."""
+    formula: str | None
+    """In the words of its release."""
+    terms: Terms
+    """Without what scales with the rest (mamba of no given size)."""
+    deductions: dict[str, int]
+    """Those that stay, in SGLang's order."""
+    mamba: int | None
+    """What scales with the rest."""
+    fraction_given: bool
+    knobs: Knobs | None
+    variant: Variant | None
+    """The form of SGLang's default that gives the fraction in force."""
+    tp: int
+    dp: int
+    speculative: bool
+    locals: dict[str, tuple[int, int]]
+    """Pre-load and available memory of each rank itself."""
+    tenants: dict[str, int]
+    """What others held on its device."""
+    tenants_gone: bool
+    custom_all_reduce: bool
+    custom_all_reduce_bytes: int | None
+    communicators_bytes: int | None
+    weights: int | None
+    draft_weights: int | None
+    draft_first: bool
+    """Whether the draft was loaded before the budget was computed."""
+    has_draft: bool
+    graphs_first: bool
+    """Whether graphs were captured before the budget was computed."""
+    token: int | None
+    mean_token: bool
+    """Whether it is only rest / tokens: the pools have no one size of a token."""
+    own_token: int | None
+    """Of the target's pool alone; the budget's own may count a draft's too."""
+    tokens: int | None
+    cap: int | None
+    page: int
+    kv_dtype: str | None
+    model_dtype: str | None
+    quantization: str | None
+    latent: bool
+    """MLA: every rank has the whole of it."""
+    plain_pool: bool
+    """Whether bytes of a token follow the element size alone."""
+    max_bs: int | None
+    chunk: int | None
+    requests_given: int | None
+    context: int | None
+    context_given: int | None
+    on_cpu: bool
+    model: str | None
+    verified: bool | None
+    """Whether the terms give SGLang's own result, by the probe."""
+    after: After
+    like: Source | None = None
+    borrowed: frozenset[str] = frozenset()
+    """Which of token, context and after are that run's."""
+
+    @property
+    def fraction(self) -> float:
+        """In force."""
+        return self.terms.fraction
+
+    @property
+    def own_terms(self) -> Terms:
+        """With all that the run deducted."""
+        return self.terms if self.mamba is None else with_mamba(self.terms, self.mamba)
+
+    @property
+    def halved(self) -> bool:
+        """Whether the number of requests is at most half the tokens."""
+        return self.terms.formula.startswith("bytes")
+
+
+def facts_of(run: Run) -> Facts:
+    """Return what a run says.
+
+    Raises:
+        CannotPlan: it has no budget whose terms are known.
+    """
+    subject = Subject(run)
+    seat = _seat(subject)
+    terms = _terms(seat)
+    target, process, told = seat.worker, seat.process, Told(run)
+    draft = next((worker for worker in process.workers if worker.worker == "draft"), None)
+    pool = _main_pool(target)
+    after = after_of(process, target.kv, draft)
+    stays, mamba = _deductions(seat, told)
+    context = told.count("context_length")
+    knobs = knobs_of(subject, told, after)
+    token = positive(token_bytes(target))
+    tokens = None if target.kv is None else positive(target.kv.tokens)
+    mean = _mean_token(terms_of(seat.budget), tokens) if token is None else None
+    facts = Facts(
+        source=_source(subject, seat),
+        world=len(subject.ranks) + len(run.missing),
+        formula=seat.budget.formula,
+        terms=terms._replace(deductions=tuple(deducted(stays))),
+        deductions={name: stays[name] for name in sorted(stays, key=lambda name: name == "mamba")},
+        mamba=mamba,
+        fraction_given=seat.budget.mem_fraction_static_given is not None,
+        knobs=knobs,
+        variant=variant_of(knobs, terms.fraction) if knobs is not None else None,
+        tp=told.count("tp_size", most=MOST_RANKS) or _tp(process),
+        dp=(told.count("dp_size", most=MOST_RANKS) or 1) if told.effective.get("enable_dp_attention") is True else 1,
+        speculative=text(told.effective.get("speculative_algorithm")) is not None,
+        locals={one.label: _local(one) for one in subject.seats},
+        tenants={one.label: _held(one.process) for one in subject.seats if _held(one.process)},
+        tenants_gone=any(near.gone and near.kind == "foreign" for one in subject.ranks for near in one.neighbours),
+        custom_all_reduce=told.effective.get("disable_custom_all_reduce") is not True,
+        custom_all_reduce_bytes=None if process.pre_load is None else process.pre_load.custom_allreduce_bytes,
+        communicators_bytes=None if process.pre_load is None else process.pre_load.communicators_bytes,
+        weights=target.weights_bytes,
+        draft_weights=None if draft is None else draft.weights_bytes,
+        draft_first=_before_budget(process, "weights.load", "draft"),
+        has_draft=draft is not None,
+        graphs_first=_before_budget(process, "graph.capture", target.worker),
+        token=token or mean,
+        mean_token=mean is not None,
+        own_token=after.token,
+        tokens=tokens,
+        cap=told.count("max_total_tokens") or (None if target.kv is None else target.kv.max_total_tokens_given),
+        page=after.page or told.count("page_size", most=MOST_SIZES) or 1,
+        kv_dtype=(pool and pool.dtype) or _kv_dtype(told, process),
+        model_dtype=_model_dtype(process),
+        quantization=text(told.effective.get("quantization")),
+        latent=pool is not None and any(name in (pool.kind or "") for name in LATENT),
+        plain_pool=pool is None or pool.pool_class in {None, "MHATokenToKVPool", "MLATokenToKVPool"},
+        max_bs=largest_of(told, after),
+        chunk=told.count("chunked_prefill_size"),
+        requests_given=told.count("max_running_requests"),
+        context=context or _context(after, told),
+        context_given=context,
+        on_cpu=process.device is not None and process.device.kind == "cpu",
+        model=text(told.effective.get("model_path")),
+        verified=seat.budget.verified,
+        after=after,
+    )
+    return facts._replace(after=after._replace(beside=_beside(facts)))
+
+
+def with_mamba(terms: Terms, mamba: int) -> Terms:
+    """Return the terms with the recurrent state deducted, which SGLang does last."""
+    return terms._replace(deductions=(*terms.deductions, mamba))
+
+
+def _beside(facts: Facts) -> int | None:
+    """What came after the budget and belongs to none of the rest."""
+    after = facts.after
+    taken = [after.kv, after.requests, after.attention, after.graphs_bytes, after.free]
+    if facts.graphs_first:
+        taken[3] = 0
+    if facts.has_draft and not facts.draft_first:
+        taken.append(facts.draft_weights)
+    known = [one for one in taken if one is not None]
+    return facts.terms.available - sum(known) if len(known) == len(taken) else None
+
+
+def _seat(subject: Subject) -> Seat:
+    seat = subject.tightest
+    if seat is None:
+        run = subject.run
+        where = f" (it {run.outcome} in {run.failed_phase})" if run.failed_phase else f" ({run.outcome})"
+        raise CannotPlan(
+            f"run {run.run_id} never came to its KV budget{where}, so there is no formula to replay;"
+            " plan from a run that came to kv.profile"
+        )
+    return seat
+
+
+def _terms(seat: Seat) -> Terms:
+    terms = terms_of(seat.budget)
+    if terms is None or terms.pre_load <= 0 or not (math.isfinite(terms.fraction) and 0 < terms.fraction <= 1):
+        raise CannotPlan(
+            f"the budget of {seat.label} lacks a term (pre-load memory, available memory or fraction), so it cannot be"
+            " replayed; plan from a run whose budget `timeline` shows with its values"
+        )
+    return terms
+
+
+def _source(subject: Subject, seat: Seat) -> Source:
+    run = subject.run
+    return Source(
+        run_id=run.run_id,
+        launch=run.launch,
+        outcome=run.outcome,
+        failed_phase=run.failed_phase,
+        sglang_version=run.provenance.sglang_version,
+        rank=seat.label,
+        ranks=len(subject.seats),
+    )
+
+
+def _tp(process: Process) -> int:
+    part = None if process.rank is None else process.rank.tp
+    return part.size if part is not None and part.size > 0 else 1
+
+
+def _local(seat: Seat) -> tuple[int, int]:
+    budget = seat.budget
+    own = (budget.pre_load_local_bytes, budget.available_local_bytes)
+    pre, available = (
+        known if known is not None else (least or 0)
+        for known, least in zip(own, (budget.pre_load_bytes, budget.available_bytes), strict=True)
+    )
+    return pre, available
+
+
+def _held(process: Process) -> int:
+    """What others hold on a rank's device and still held at the last look."""
+    return sum(max(one.bytes or 0, 0) for one in process.neighbours if one.kind == "foreign" and not one.gone)
+
+
+def _before_budget(process: Process, phase: str, worker: str) -> bool:
+    order = [(step.phase, step.worker) for step in process.steps]
+    first = [index for index, one in enumerate(order) if one == (phase, worker)]
+    profile = [index for index, (phase_, worker_) in enumerate(order) if phase_ == "kv.profile" and worker_ != "draft"]
+    return bool(first and profile) and first[0] < profile[0]
+
+
+def _deductions(seat: Seat, told: Told) -> tuple[dict[str, int], int | None]:
+    """Split the deductions into those that stay and mamba's, where its size hangs on the rest."""
+    stays = dict(seat.budget.deductions)
+    given = (told.effective.get("max_mamba_cache_size") is not None) or (
+        told.effective.get("disable_radix_cache") is True and told.count("max_running_requests") is not None
+    )
+    return (stays, None) if given else (stays, stays.pop("mamba", None))
+
+
+def _mean_token(terms: Terms | None, tokens: int | None) -> int | None:
+    return None if terms is None or tokens is None else positive(terms.rest_bytes // tokens)
+
+
+def _main_pool(worker: Worker) -> Any:
+    pools = () if worker.kv is None else worker.kv.pools
+    return next((pool for pool in pools if pool.kind not in {"request", "mamba"}), None)
+
+
+def _kv_dtype(told: Told, process: Process) -> str | None:
+    asked = text(told.effective.get("kv_cache_dtype"))
+    return _model_dtype(process) if asked in {None, "auto"} else asked
+
+
+def _model_dtype(process: Process) -> str | None:
+    loads = (step for step in process.steps if step.phase == "weights.load" and step.worker != "draft")
+    found = (text(step.attributes.get("dtype")) for step in loads)
+    return next((dtype.removeprefix("torch.") for dtype in found if dtype), None)
+
+
+def _context(after: After, told: Told) -> int | None:
+    """The model's own context length, from the width of a row of requests."""
+    if after.shape is None:
+        return None
+    return positive(after.shape.width - EXTRA_WIDTH - (told.count("speculative_num_draft_tokens") or 0))

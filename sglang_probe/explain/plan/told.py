@@ -1,0 +1,78 @@
+"""SGLang's resolved arguments, as far as plans lean on them; a value of another type than it must be is unknown."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any, Final
+
+from sglang_probe.explain.plan.after import After, sizes_of
+from sglang_probe.explain.reserve import Knobs
+from sglang_probe.explain.scaling import MIB, MOST_SIZES
+from sglang_probe.explain.subject import Subject
+from sglang_probe.timeline.model import Run
+
+_DECODE: Final = re.compile(r"decode=PhaseConfig\(backend='(\w+)', max_bs=(\d{1,6})\b")
+_PREFILL: Final = re.compile(r"prefill=PhaseConfig\(backend='(\w+)', max_bs=\d+, bs=\[([\d, ]*)\]")
+MOST_RANKS: Final = 1 << 20
+
+
+class Told:
+    """The arguments of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self.effective: dict[str, Any] = run.provenance.effective or {}
+        self.graphs = str(self.effective.get("cuda_graph_config") or "")
+
+    def count(self, *names: str, most: int = 1 << 62) -> int | None:
+        """Return the first that is a positive whole number."""
+        found = (positive(self.effective.get(name)) for name in names)
+        return next((count for count in found if count is not None and count <= most), None)
+
+
+def positive(value: object) -> int | None:
+    """Return a positive whole number as it is."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def text(value: object) -> str | None:
+    """Return a string that is not empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def knobs_of(subject: Subject, told: Told, after: After) -> Knobs | None:
+    """Return what SGLang's default fraction hangs on; None where one of it is unknown."""
+    totals = [one.pre_load.nvml_total_bytes for one in subject.ranks if one.pre_load and one.pre_load.nvml_total_bytes]
+    largest = largest_of(told, after)
+    prefill = told.count("chunked_prefill_size", "max_prefill_tokens")
+    if not totals or min(totals) < MIB or not largest or prefill is None:
+        return None
+    return Knobs(
+        card_mib=float(Fraction(min(totals), MIB)),
+        prefill_tokens=prefill,
+        max_bs=largest,
+        tp=told.count("tp_size", most=MOST_RANKS) or 1,
+        pp=told.count("pp_size", most=MOST_RANKS) or 1,
+        dp=told.count("dp_size", most=MOST_RANKS) or 1,
+        dp_attention=told.effective.get("enable_dp_attention") is True,
+        prefill_graphs=_prefill_graphs(told),
+        speculative=text(told.effective.get("speculative_algorithm")),
+    )
+
+
+def largest_of(told: Told, after: After) -> int | None:
+    """Return the largest batch size of the decode graphs: asked for, or captured."""
+    decode = _DECODE.search(told.graphs)
+    if decode:
+        return int(decode[2])
+    asked = told.count("cuda_graph_max_bs", "cuda_graph_max_bs_decode", most=MOST_SIZES)
+    return asked or max(after.sizes or sizes_of(told.effective.get("cuda_graph_bs")), default=None)
+
+
+def _prefill_graphs(told: Told) -> int:
+    found = _PREFILL.search(told.graphs)
+    if found:
+        return 0 if found[1] == "disabled" else len(found[2].split(","))
+    sizes = told.effective.get("piecewise_cuda_graph_tokens")
+    piecewise = told.effective.get("enable_piecewise_cuda_graph") is True
+    return len(sizes) if piecewise and isinstance(sizes, list) else 0

@@ -1,0 +1,164 @@
+"""A plan as text: the answer first, then the formula, the table, what it assumes, and what another run measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.text import Text
+
+from sglang_probe.explain.plan.inputs import FLAGS
+from sglang_probe.explain.plan.model import Against, Change, Number, Plan, Source, Unit
+from sglang_probe.figures import UNKNOWN, counted, fraction, gib, number
+from sglang_probe.report.budget import worked
+from sglang_probe.report.layout import WIDTH, field, page, paragraph
+from sglang_probe.report.plain import printable
+from sglang_probe.timeline.model import Budget
+
+NAMES: Final = {
+    "tenants_bytes": "others on the card",
+    "custom_allreduce_bytes": "custom all-reduce",
+    "communicators_bytes": "communicators",
+    "pre_load_bytes": "pre-load memory",
+    "weights_bytes": "weights",
+    "draft_weights_bytes": "weights, draft",
+    "else_before_bytes": "else before the budget",
+    "available_bytes": "available",
+    "mem_fraction_static": "mem_fraction_static",
+    "slack_bytes": "slack",
+    "rest_bytes": "rest: the KV cache's",
+    "minimum_viable_fraction": "minimum viable",
+    "bytes_per_token": "bytes of a token",
+    "page_size": "page",
+    "tokens": "tokens",
+    "context_length": "context length",
+    "concurrency": "of it at once",
+    "kv_pool_bytes": "KV pools, as built",
+    "max_running_requests": "slots for requests",
+    "request_pool_bytes": "request pool",
+    "attention_bytes": "attention",
+    "graphs_bytes": "graphs",
+    "else_after_bytes": "else after the budget",
+    "free_bytes": "free after the start",
+    "activations_bytes": "activations, reserve",
+    "spare_bytes": "free less that reserve",
+}
+NAME: Final = 24
+FIGURE: Final = 14
+INDENT: Final = "  "
+
+
+def plan_text(plan: Plan, width: int = WIDTH, *, colour: bool = False) -> str:
+    """Return the plan; deterministic, and without `colour` no escape sequence is in it, whatever the events carried."""
+    parts: list[Sequence[Text]] = [_head(plan, width), _formula(plan, width), list(_table(plan.numbers, width))]
+    parts += [_section("What would make room", [one.says for one in plan.levers], width)] if plan.levers else []
+    if plan.against and plan.other is not None:
+        parts.append(list(_against(plan.against, plan.other, width)))
+    parts.append(_section("What it leans on", plan.assumptions, width))
+    return page(parts, colour)
+
+
+def _head(plan: Plan, width: int) -> list[Text]:
+    lines = field("plan of", _source(plan.run), width, "bold")
+    lines += field("like", _source(plan.like), width) if plan.like is not None else []
+    lines += field("with", _changes(plan), width)
+    lines += field("answer", " ".join(plan.says), width, "bold")
+    if plan.replays is not None:
+        does = "gives" if plan.replays else "does NOT give"
+        lines += field("check", f"the formula with this run's own terms {does} this run's own tokens", width)
+    return lines
+
+
+def _source(source: Source) -> str:
+    where = f" in {source.failed_phase}" if source.failed_phase else ""
+    version = f", SGLang {source.sglang_version}" if source.sglang_version else ""
+    launch = f", launch {source.launch + 1}" if source.launch else ""
+    tightest = f"; {source.rank} is the tightest of {counted(source.ranks, 'rank')}"
+    return f"{source.run_id}{launch} ({source.outcome}{where}{version}){tightest}"
+
+
+def _changes(plan: Plan) -> str:
+    changed = [_change(one) for one in plan.changes]
+    asked = [f"{one.flag} {gib(one.wanted) if one.flag == '--free' else number(one.wanted)}" for one in plan.wishes]
+    return ", ".join([*changed, *(f"wished: {one}" for one in asked)]) or "nothing changed"
+
+
+def _change(change: Change) -> str:
+    if change.flag == FLAGS["tenants"]:
+        held = [gib(int(value or 0)) for value in (change.planned, change.run)]
+        return f"{held[0]} GiB of others on the card (was {held[1]})"
+    if change.planned in {"on", "off"}:
+        return f"{change.flag}{' not' if change.planned == 'on' else ''} given"
+    return f"{change.flag} {_value(change.planned)} (was {_value(change.run)})"
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "SGLang's own"
+    return fraction(value) if isinstance(value, float) else str(value)
+
+
+def _formula(plan: Plan, width: int) -> list[Text]:
+    values = {one.name: one.planned for one in plan.numbers}
+    deductions = {
+        one.name.partition(".")[2]: int(one.planned or 0) for one in plan.numbers if one.name.startswith("deductions.")
+    }
+    budget = Budget(
+        pre_load_bytes=_whole(values["pre_load_bytes"]),
+        available_bytes=_whole(values["available_bytes"]),
+        mem_fraction_static=values["mem_fraction_static"],
+        slack_bytes=_whole(values["slack_bytes"]),
+        rest_bytes=_whole(values["rest_bytes"]),
+        deductions=deductions,
+    )
+    tokens = values["tokens"]
+    yields = "" if tokens is None else f" -> {number(_whole(tokens))} tokens" if tokens else " -> no KV cache"
+    names = "".join(f" - {printable(name)}" for name in deductions) or " - deductions"
+    lines = paragraph(f"rest = available - pre-load x (1 - mem_fraction_static){names}", width, INDENT)
+    lines += paragraph(f"= {worked(budget)}{yields}", width, f"{INDENT}     ", INDENT * 5)
+    lines += paragraph(f"of this run's release: {plan.formula}", width, INDENT, INDENT * 2) if plan.formula else []
+    return [Text("The formula (GiB)", style="bold"), *lines]
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _table(numbers: Sequence[Number], width: int) -> Iterator[Text]:
+    head = f"{'what (memory in GiB)':<{NAME}}{'this run':>{FIGURE}}{'planned':>{FIGURE}}  basis"
+    yield Text(head, style="bold")
+    for one in numbers:
+        figures = "".join(f"{_figure(one.unit, value):>{FIGURE}}" for value in (one.run, one.planned))
+        basis = f"{one.basis}: {one.rule}" if one.rule is not None else one.basis
+        yield Text(f"{_name(one.name):<{NAME}}{figures}  {basis}")
+    reasons: dict[str, list[str]] = {}
+    for one in numbers:
+        if one.planned is None and one.says is not None:
+            reasons.setdefault(one.says, []).append(_name(one.name))
+    for reason, names in reasons.items():
+        yield from paragraph(f'"{UNKNOWN}" in {", ".join(names)}: {reason}', width, INDENT, INDENT * 2)
+
+
+def _name(name: str) -> str:
+    return printable(NAMES.get(name) or name.replace("deductions.", "deducted: "))
+
+
+def _figure(unit: Unit, value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    if unit == "bytes":
+        return gib(int(value))
+    return f"{value:.4f}" if unit == "fraction" else number(int(value))
+
+
+def _against(rows: Sequence[Against], other: Source, width: int) -> Iterator[Text]:
+    yield from paragraph(f"Against {_source(other)}", width, hanging=INDENT, style="bold")
+    yield Text(f"{'what (memory in GiB)':<{NAME}}{'predicted':>{FIGURE}}{'measured':>{FIGURE}}{'error':>{FIGURE}}")
+    for one in rows:
+        figures = (one.predicted, one.measured, one.error)
+        yield Text(f"{_name(one.name):<{NAME}}" + "".join(f"{_figure(one.unit, v):>{FIGURE}}" for v in figures))
+
+
+def _section(title: str, sentences: Sequence[str], width: int) -> list[Text]:
+    lines = [text for one in sentences for text in paragraph(f"- {one}", width, INDENT, INDENT * 2)]
+    return [Text(title, style="bold"), *lines]
