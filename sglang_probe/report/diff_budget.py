@@ -38,7 +38,7 @@ def budget_lines(found: Diff, width: int) -> list[Text]:
 
 
 def _is_shown(piece: Piece) -> bool:
-    return abs(piece.delta_bytes) >= SHOWN or bool(piece.delta_tokens)
+    return abs(piece.delta_bytes) >= SHOWN or abs(piece.delta_tokens or 0) > 1  # one is the rounding of two
 
 
 def _line(piece: Piece, work: Arithmetic) -> Line:

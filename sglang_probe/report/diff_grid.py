@@ -13,7 +13,7 @@ from sglang_probe.report.layout import folded
 from sglang_probe.report.plain import printable
 
 GAP: Final = 2
-LEAST_NAME: Final = 16
+LEAST_NAME: Final = 22
 LEAST_CELL: Final = 9
 WIDEST_CELL: Final = 26
 """A cell that is wider is broken into lines."""
@@ -31,10 +31,10 @@ def grid(heading: Line, rows: Sequence[Line], width: int, indent: str = "") -> l
     """Return the rows below their heading. Where not all columns fit, the rest follow in further tables that begin with
     the first column again."""
     count = len(heading.cells)
-    sizes = [_size([line.cells[column] for line in (heading, *rows)]) for column in range(count)]
-    names = min(max(cell_len(printable(line.name)) for line in (heading, *rows)), width // 2)
+    most = max(min((width - len(indent) - LEAST_NAME) // max(count, 1) - GAP, WIDEST_CELL), LEAST_CELL)
+    sizes = [_size([line.cells[column] for line in (heading, *rows)], most) for column in range(count)]
     shown: list[Text] = []
-    for columns in _pages(sizes, width - len(indent) - max(names, LEAST_NAME)):
+    for columns in _pages(sizes, width - len(indent) - LEAST_NAME):
         room = width - len(indent) - sum(sizes[column] + GAP for column in columns)
         shown += [Text()] if shown else []
         for line in (heading, *rows):
@@ -42,9 +42,9 @@ def grid(heading: Line, rows: Sequence[Line], width: int, indent: str = "") -> l
     return shown
 
 
-def _size(cells: Sequence[str]) -> int:
+def _size(cells: Sequence[str], most: int) -> int:
     longest = max((cell_len(printable(cell)) for cell in cells), default=0)
-    return min(max(longest, LEAST_CELL), WIDEST_CELL)
+    return min(max(longest, LEAST_CELL), most)
 
 
 def _pages(sizes: Sequence[int], room: int) -> list[list[int]]:

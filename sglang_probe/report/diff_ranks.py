@@ -43,8 +43,7 @@ def ranks_lines(found: Diff, width: int) -> list[Text]:
         rows = [*_steps(rank), *_ledger(rank), *_budget(rank)]
         if rows:
             lines += grid(Line("", (*names, *change), ""), rows, width, INDENT * 2)
-        for side, name in enumerate(names):
-            lines += _not_reached(rank, side, name, width)
+        lines += _not_reached(rank, names, width)
     return lines
 
 
@@ -89,11 +88,15 @@ def _step_cell(state: str | None, cost: int | None) -> str:
     return gib(cost) if state == "ok" else state
 
 
-def _not_reached(rank: RankDiff, side: int, name: str, width: int) -> list[Text]:
-    names = [_step(row) for row in rank.steps if row.states[side] is None and _is_cut_off(row, rank)]
-    if not names:
-        return []
-    return paragraph(f"not reached by {name}: {listed(names, MANY)}", width, INDENT * 2, INDENT * 3)
+def _not_reached(rank: RankDiff, names: Sequence[str], width: int) -> list[Text]:
+    """Name the steps that a side did not come to; sides that lack the same ones stand together."""
+    lacking: dict[str, list[str]] = {}
+    for side, name in enumerate(names):
+        steps = [_step(row) for row in rank.steps if row.states[side] is None and _is_cut_off(row, rank)]
+        if steps:
+            lacking.setdefault(listed(steps, MANY), []).append(name)
+    said = [f"not reached by {listed(who, MANY)}: {steps}" for steps, who in lacking.items()]
+    return [text for one in said for text in paragraph(one, width, INDENT * 2, INDENT * 3)]
 
 
 def _change(delta: int | None, sides: int) -> tuple[str, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from sglang_probe.explain.diff.arithmetic import REST_OF_WAY
 from sglang_probe.explain.diff.links import behind, name_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Piece, Row, Side
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
-from sglang_probe.explain.diff.wording import signed_gib, switch, tenants_in_words, told
+from sglang_probe.explain.diff.wording import short, signed_gib, switch, tenants_in_words, told
 from sglang_probe.figures import fraction, gib, listed, number
 
 NAMES: Final = {
@@ -16,7 +17,7 @@ NAMES: Final = {
     "pre_load": "pre-load memory",
     "card": "the card's own memory",
     "others": "others' memory on the card",
-    "idle_free": "what was free before, and the rest of the way",
+    "idle_free": "free before, and the rest",
     "context": "CUDA context",
     "world_group": "world group",
     "communicators": "communicators",
@@ -122,7 +123,8 @@ def _subject(piece: Piece, linked: Sequence[Row]) -> str:
     if tenants and piece.part in {"others", "idle_free"}:
         came, went = tenants_in_words(tenants, 1), tenants_in_words(tenants, 0)
         if came or went:
-            return f"the {came}," if came else f"the {went}, gone since,"
+            who = came or f"{went}, gone since"
+            return f"the {who}," if who.startswith("left-over") else f"{who},"
     if linked and piece.part in {"fraction", "own_term", "bytes_per_token", "custom_allreduce"}:
         return listed([_set(row) for row in linked], MANY)
     name = part_name(piece.part)
@@ -132,6 +134,8 @@ def _subject(piece: Piece, linked: Sequence[Row]) -> str:
 def _set(row: Row) -> str:
     """Name a difference; of a switch what it is now."""
     turned = switch(row)
+    if row.group == "functions":
+        return f"the changed body of {short(row.key)}"
     if turned is None:
         return told(row)
     what, (*_, is_on) = turned
@@ -155,6 +159,10 @@ def _worked(piece: Piece, found: Arithmetic) -> str:
         first, second = (after, before) if piece.part == "card" else (before, after)
         mean = round(abs(piece.delta_bytes / (before - after)), 4)
         return f"({gib(first)} - {gib(second)}) x {fraction(mean)} = {changed}"
+    if piece.part == REST_OF_WAY and whole is not None:
+        share = whole.delta_bytes / (whole.values[1] - whole.values[0]) if whole.values[1] != whole.values[0] else 0
+        lost = round(piece.delta_bytes / share) if share else 0
+        return f"{signed_gib(lost)} x {fraction(round(share, 4))} = {changed}" if lost else changed
     if piece.part == "own_term":
         return f"{gib(piece.values[1])} GiB taken that no known term takes, {gib(piece.values[0])} before: {changed}"
     if None in piece.values:

@@ -66,7 +66,7 @@ def _pair(
     experiment = experiment_of(runs, sides, rows, ranks, found)
     causes = [] if found is None else list(budget_causes(found, rows, sides[1]))
     if not any(cause.explains for cause in causes) or not _budget_decides(runs):
-        phase = phase_cause(runs, rows)
+        phase = None if _ended_alike(runs) and not counted(rows) and not ranks else phase_cause(runs, rows)
         causes = causes if phase is None else [phase, *causes]
     return Diff(
         sides=sides,
@@ -84,8 +84,15 @@ def _only_noise(runs: Sequence[Run], found: Arithmetic) -> bool:
     """Say whether the budgets are the same, or a shared host's, and come out alike."""
     signs = {rest > 0 for rest in found.rest_bytes}
     on_cpu = any(is_cpu(rank) for run in runs for rank in ranks_of(run))
-    small = abs(found.delta_bytes) < SAME_ON_A_CARD and not found.delta_tokens
+    resized = any(piece.part == "bytes_per_token" and piece.delta_tokens for piece in found.pieces)
+    limited = any(piece.part == "other" and abs(piece.delta_tokens or 0) > 1 for piece in found.pieces)
+    small = abs(found.delta_bytes) < SAME_ON_A_CARD and not resized and not limited
     return len(signs) == 1 and (on_cpu or small)
+
+
+def _ended_alike(runs: tuple[Run, Run]) -> bool:
+    first, second = ((run.outcome, run.failed_phase, run.failed_label) for run in runs)
+    return first == second
 
 
 def _budget_decides(runs: Sequence[Run]) -> bool:
@@ -116,9 +123,10 @@ def _says(
         ended = runs[0].outcome == runs[1].outcome
         yield f"{nothing}, and yet {'their memory is not the same' if ended else 'they did not end alike'}"
     elif experiment is None:
-        yield f"changed: {listed([told(row) for row in real], MANY)}"
+        yield f"changed: {listed([told(row).removesuffix(' changed') for row in real], MANY)}"
     if found is not None and found.delta_bytes:
         yield _cost(found)
+    yield from _free(runs, ranks)
     if found is not None and causes and not leading:
         yield "no part alone explains it"
 
@@ -129,6 +137,22 @@ def _cost(found: Arithmetic) -> str:
     parts = [piece for piece in found.pieces if piece.of is None and abs(piece.delta_bytes) >= SAME_ON_A_CARD]
     told_parts = ", ".join(f"{part_name(piece.part)} {signed_gib(piece.delta_bytes)}" for piece in parts)
     return f"it cost: rest {rests} GiB, {signed_gib(found.delta_bytes)}: {told_parts or 'no part of 1 MiB'}"
+
+
+def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff]) -> Iterator[str]:
+    """Return what the memory that is free at the end changed by, on the rank with most of it, and who has it now."""
+    if any(run.outcome != "ready" for run in runs):
+        return
+    changed = [(row, rank) for rank in ranks for row in rank.ledger if row.category == "free" and row.delta_bytes]
+    if not changed:
+        return
+    free, rank = max(changed, key=lambda one: abs(one[0].delta_bytes or 0))
+    others = [row for row in rank.ledger if row.category != "free" and row.delta_bytes is not None]
+    others.sort(key=lambda row: -abs(row.delta_bytes or 0))
+    parts = [f"{row.category.replace('_', ' ')} {signed_gib(row.delta_bytes or 0)}" for row in others]
+    amounts = " -> ".join(gib(amount) for amount in free.bytes)
+    of_it = f": {listed(parts, MANY)}" if parts else ""
+    yield f"free at the end on {rank.label}: {amounts} GiB, {signed_gib(free.delta_bytes or 0)}{of_it}"
 
 
 def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import msgspec
 from sglang_probe.explain.diff.arguments import field_of
 from sglang_probe.explain.diff.model import Arithmetic, Experiment, RankDiff, Row, Side
 from sglang_probe.explain.diff.provenance import counted
+from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.diff.terms import terms_of
 from sglang_probe.explain.diff.wording import signed_gib, switch, told
 from sglang_probe.timeline.model import Run
@@ -27,6 +28,10 @@ TOUCHES: Final = (
     (r"NCCL_.*|nccl|enable_nccl.*", "communicator"),
 )
 """The category of memory that an argument, variable or version is there for."""
+SETTINGS: Final = frozenset(
+    {"sglang", "functions", "arguments given", "arguments effective", "variables", "versions"}
+)
+"""What a person sets; another process on a card is no experiment."""
 RESULTS: Final = frozenset({"kv_pool", "free", "torch_cached", "unexplained"})
 """Categories that change with any other."""
 ONE: Final = "arguments effective"
@@ -42,9 +47,10 @@ def experiment_of(
 ) -> Experiment | None:
     """Return what one difference did; None where there is not exactly one, or one of the runs did not start."""
     row = the_one(rows)
-    if row is None or any(run.outcome != "ready" for run in runs):
+    if row is None or row.group not in SETTINGS or any(run.outcome != "ready" for run in runs):
         return None
-    category, touched = _touched(row, runs, ranks, found)
+    on_cpu = any(is_cpu(rank) for run in runs for rank in ranks_of(run))  # its memory, and so its tokens, are a host's
+    category, touched = (None, None) if on_cpu else _touched(row, runs, ranks, found)
     before, after = sides
     effect = Experiment(
         group=row.group,
@@ -52,7 +58,7 @@ def experiment_of(
         values=(row.values[0], row.values[1]),
         category=category,
         category_delta_bytes=touched,
-        delta_tokens=_less(after.tokens, before.tokens),
+        delta_tokens=None if on_cpu else _less(after.tokens, before.tokens),
         delta_free_bytes=_less(after.free_bytes, before.free_bytes),
         delta_ready_s=_less(after.ready_s, before.ready_s),
         says="",
@@ -110,7 +116,7 @@ def _effect(effect: Experiment, sign: int) -> str:
         parts.append(f"{named}{signed_gib(sign * effect.category_delta_bytes)}")
     if effect.delta_tokens is not None:
         parts.append(f"{sign * effect.delta_tokens:+,} tokens")
-    return ", ".join(parts) or "nothing that was measured"
+    return ", ".join(parts) or "no memory that can be told"
 
 
 def _beside(effect: Experiment) -> str:

@@ -56,7 +56,7 @@ def phase_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]
 
 def _blame(real: Sequence[Row]) -> str:
     if not real:
-        return "nothing recorded differs, so what made the difference was not recorded"
+        return "nothing recorded differs that counts, so what made the difference was not recorded"
     if len(real) == 1:
         return f"the only recorded difference that counts: {told(real[0])}"
     return f"which of {len(real)} recorded differences made it cannot be told from numbers"
@@ -156,6 +156,7 @@ def _less_free(failed: Process, other: Process, label: str) -> Proof | None:
     pool = _pool(failed) - _pool(other)
     kept = f"its KV pool is {gib(pool)} GiB larger" if pool > held else f"others hold {gib(held)} GiB more of its card"
     hold = f": {kept}" if max(held, pool) >= SAME_TENANT else ""
+    hold = "; who holds it was not recorded" if not hold and tenants_on(failed) is None else hold
     says = f"after {key.phase} {label} has {gib(missing)} GiB less free than on the other side{hold}"
     return Proof(says, abs(held - missing) <= max(SAME_TENANT, ALIKE * missing))
 

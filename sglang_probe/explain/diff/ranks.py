@@ -9,6 +9,7 @@ from sglang_probe.explain.diff.model import LedgerRow, RankDiff, StepRow, TermRo
 from sglang_probe.explain.diff.tenants import is_cpu, last_ledger, ranks_of
 from sglang_probe.explain.diff.values import delta, near, same
 from sglang_probe.explain.subject import label
+from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.ledger_rows import KEYS
 from sglang_probe.timeline.model import Budget, Process, Run, Step, Worker
 
@@ -115,5 +116,12 @@ def _kv(workers: Sequence[Worker | None]) -> Iterator[TermRow]:
     caches = [None if worker is None else worker.kv for worker in workers]
     for term in ("bytes_per_token", "tokens", "limited_by"):
         values = tuple(None if cache is None else getattr(cache, term) for cache in caches)
-        if not same(values):
+        if not (same(values) or (term == "tokens" and _is_noise(values, workers))):
             yield TermRow(term=term, values=values, delta=delta(values))
+
+
+def _is_noise(tokens: Sequence[Any], workers: Sequence[Worker | None]) -> bool:
+    """Say whether counts of tokens differ by less memory than counts as a difference."""
+    sizes = {None if worker is None else token_bytes(worker) for worker in workers}
+    size = next(iter(sizes)) if len(sizes) == 1 else None
+    return size is not None and None not in tokens and near([one * size for one in tokens])

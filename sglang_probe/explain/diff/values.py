@@ -29,7 +29,7 @@ def near(values: Sequence[int | None], least: int = SAME_ON_A_CARD) -> bool:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return not known
-    return max(known) - min(known) < least
+    return not known or max(known) - min(known) < least
 
 
 def delta(values: Sequence[Any]) -> Any:

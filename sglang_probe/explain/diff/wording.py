@@ -46,6 +46,8 @@ def shown(row: Row, value: Any) -> str:
         return UNKNOWN if row.why and "recorded" in row.why else ABSENT.get(row.group, UNKNOWN)
     if row.group == "tenants" and isinstance(value, list):
         return ", ".join(_tenant(one) for one in value[:MANY]) if value else "nobody else"
+    if row.group == "functions":
+        return str(value)[:8]
     if row.key == "total" or (row.group == "tenants" and isinstance(value, int)):
         return " and ".join(f"{gib(one)} GiB" for one in (value if isinstance(value, list) else [value]))
     if isinstance(value, bool):
