@@ -24,7 +24,7 @@ class Starts:
         self.directory, self.release = directory, release
         self.site = make_site(directory / "site", release)
         # A launcher that lets its ranks end by themselves: which of them is ended first would be chance.
-        self.change("sglang._fake.launch", KILL, f"        __import__('time').sleep(2)\n{KILL}")
+        self.change("sglang._fake.launch", KILL, f"        __import__('time').sleep(3)\n{KILL}")
 
     def start(self, name: str, fraction: float, *, held: dict[int, int] | None = None) -> Path:
         """Start it, let it end, and return its run directory; `held` is what another process has of cards, in bytes."""
