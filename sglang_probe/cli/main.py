@@ -37,6 +37,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("targets", "sglang_probe.cli.targets", "print which functions of an SGLang the probe hooks"),
     Command("timeline", "sglang_probe.cli.timeline", "print what every rank's memory was spent on, phase by phase"),
     Command("explain", "sglang_probe.cli.explain", "say why a start failed, and what would make room"),
+    Command("diff", "sglang_probe.cli.diff", "say what runs differ in, what it cost, and what explains the outcome"),
     Command("plan", "sglang_probe.cli.plan", "plan another start: what other flags would give, or what it takes"),
     Command("schema", "sglang_probe.cli.schema", "print the JSON Schema of the events"),
     Command("demo", "sglang_probe.cli.demo", "replay a failing 8-GPU start with fakes, no GPU needed"),

@@ -1,0 +1,1 @@
+"""What two runs or more differ in, what it cost, and which difference explains the outcome."""

@@ -1,0 +1,72 @@
+"""Server arguments: what was given, what SGLang made of it, and which of the two differ together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from sglang_probe.explain.diff.model import Row
+from sglang_probe.explain.diff.values import same
+from sglang_probe.timeline.model import Run
+
+NAMES: Final = {
+    "tp": "tp_size",
+    "tensor_parallel_size": "tp_size",
+    "pp": "pp_size",
+    "pipeline_parallel_size": "pp_size",
+    "dp": "dp_size",
+    "data_parallel_size": "dp_size",
+    "ep": "ep_size",
+    "expert_parallel_size": "ep_size",
+}
+"""SGLang's shorter or longer spellings of a flag, by the field of ServerArgs that holds it."""
+NOT_RECORDED: Final = "not recorded of every side"
+ONE_SIDE: Final = "a field that this SGLang alone has"
+SAME_EFFECT: Final = "the value in effect is the same"
+
+Table = Mapping[str, Any]
+
+
+def field_of(key: str) -> str:
+    """Return the field of ServerArgs that a flag or a field names."""
+    name = key.lstrip("-").replace("-", "_")
+    return NAMES.get(name, name)
+
+
+def argument_rows(runs: Sequence[Run]) -> Iterator[Row]:
+    """Return every argument that any side was given or has in effect. An effective one stands in the row of the flag of
+    its name, where there is one."""
+    given = [run.provenance.given for run in runs]
+    effective = [run.provenance.effective for run in runs]
+    taken: set[str] = set()
+    for flag in sorted({flag for table in given for flag in table or ()}):
+        fields = _fields(flag, effective)
+        taken.update(fields)
+        yield _given(flag, given, fields, effective)
+    for name in sorted({name for table in effective for name in table or ()} - taken):
+        values = _values(name, effective)
+        unknown = any(table is None or name not in table for table in effective)
+        why = (NOT_RECORDED if None in effective else ONE_SIDE) if unknown else None
+        yield Row(group="arguments effective", key=name, values=values, counts=not unknown, why=why)
+
+
+def _given(flag: str, given: Sequence[Table | None], fields: Sequence[str], effective: Sequence[Table | None]) -> Row:
+    values = _values(flag, given)
+    made = [_values(name, effective) for name in fields]
+    shown = next((one for one in made if not same(one)), None)
+    same_effect = bool(made) and None not in effective and shown is None
+    unknown = None in given
+    why = NOT_RECORDED if unknown else SAME_EFFECT if same_effect else None
+    counts = not unknown and not same_effect
+    return Row(group="arguments given", key=flag, values=values, effective=shown, counts=counts, why=why)
+
+
+def _fields(flag: str, effective: Sequence[Table | None]) -> list[str]:
+    """Return the fields that hold a flag: that of its name, else those whose names go on from it."""
+    name = field_of(flag)
+    known = sorted({field for table in effective for field in table or ()})
+    return [name] if name in known else [field for field in known if field.startswith(f"{name}_")]
+
+
+def _values(name: str, tables: Sequence[Table | None]) -> tuple[Any, ...]:
+    return tuple(None if table is None else table.get(name) for table in tables)

@@ -1,0 +1,115 @@
+"""The difference of two budgets, taken apart so that the parts re-add to the whole to the byte.
+
+Mean values make it symmetric: delta(P x f) = mean(P) x delta(f) + mean(f) x delta(P). What the parts leave, their
+rounding included, is `other`. Worked example, in GiB: pre-load 93.999 on both sides, fraction 0.80 and 0.55, weights
+72.302 on both: 93.999 x (0.55 - 0.80) = -23.500, which is the whole of 2.897 -> -20.603.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from sglang_probe.explain.diff.model import Arithmetic, Piece
+from sglang_probe.explain.diff.terms import Terms, terms_of
+from sglang_probe.timeline.model import Run
+
+WHOLE: Final = "pre_load"
+"""The part that is made of the way from the card to the pre-load memory."""
+UNKNOWN: Final = "unknown on a side: what it changed is in `other`"
+REST_OF_WAY: Final = "idle_free"
+"""Of the way: what no step of it explains. Where nothing was read before the context, others' memory is in it."""
+
+
+def arithmetic_of(baseline: Run, candidate: Run) -> Arithmetic | None:
+    """Return the difference of the tightest ranks' budgets; None where one of them is not known."""
+    before, after = terms_of(baseline), terms_of(candidate)
+    if before is None or after is None:
+        return None
+    whole = after.rest - before.rest
+    pieces = list(_pieces(before, after))
+    other = whole - sum(piece.delta_bytes for piece in pieces if piece.of is None)
+    pieces.append(Piece(part="other", delta_bytes=other, alone_rest_bytes=after.rest - other))
+    return Arithmetic(
+        labels=(before.label, after.label),
+        rest_bytes=(before.rest, after.rest),
+        delta_bytes=whole,
+        tokens=(before.tokens, after.tokens),
+        delta_tokens=None if before.tokens is None or after.tokens is None else after.tokens - before.tokens,
+        pieces=tuple(piece for piece in _in_tokens(pieces, before, after) if _is_worth_it(piece)),
+    )
+
+
+def _is_worth_it(piece: Piece) -> bool:
+    return piece.delta_bytes != 0 or bool(piece.delta_tokens) or piece.note is not None
+
+
+def _pieces(before: Terms, after: Terms) -> Iterator[Piece]:
+    mean_pre_load = (before.pre_load + after.pre_load) / 2
+    mean_fraction = (before.fraction + after.fraction) / 2
+    step = after.fraction - before.fraction
+    yield Piece(
+        part="fraction",
+        values=(before.fraction, after.fraction),
+        delta_bytes=round(mean_pre_load * step),
+        alone_rest_bytes=after.rest - round(after.pre_load * step),
+    )
+    whole = after.pre_load - before.pre_load
+    yield Piece(
+        part=WHOLE,
+        values=(before.pre_load, after.pre_load),
+        delta_bytes=round(mean_fraction * whole),
+        alone_rest_bytes=after.rest - round(after.fraction * whole),
+    )
+    yield from _of_the_way(before, after, mean_fraction)
+    for name in {**before.taken, **after.taken}:
+        yield from _taken(name, before, after)
+
+
+def _taken(name: str, before: Terms, after: Terms) -> Iterator[Piece]:
+    missing = 0 if name.startswith("deductions.") else None
+    values = before.taken.get(name, missing), after.taken.get(name, missing)
+    if values[0] is None or values[1] is None:
+        yield from [] if values == (None, None) else [Piece(part=name, values=values, note=UNKNOWN)]
+        return
+    changed = values[0] - values[1]
+    yield Piece(part=name, values=values, delta_bytes=changed, alone_rest_bytes=after.rest - changed)
+
+
+def _of_the_way(before: Terms, after: Terms, mean_fraction: float) -> Iterator[Piece]:
+    """The parts of the pre-load memory's: of each byte of pre-load memory the fraction is the budget's."""
+    whole = after.pre_load - before.pre_load
+    left, rounded = whole, round(mean_fraction * whole)
+    for name, first in before.way.items():
+        second = after.way[name]
+        if first is None or second is None:
+            continue  # then it is in what no step explains
+        changed = first - second
+        share = round(mean_fraction * changed)
+        left, rounded = left - changed, rounded - share
+        alone = after.rest - round(after.fraction * changed)
+        values = (-first, -second) if name == "card" else (first, second)  # what a card has, not what it lacks
+        yield Piece(part=name, of=WHOLE, values=values, delta_bytes=share, alone_rest_bytes=alone)
+    alone = after.rest - round(after.fraction * left)
+    yield Piece(part=REST_OF_WAY, of=WHOLE, delta_bytes=rounded, alone_rest_bytes=alone)
+
+
+def _in_tokens(pieces: list[Piece], before: Terms, after: Terms) -> Iterator[Piece]:
+    """Add what each piece is in tokens, and what a changed size of a token is; all re-add, the last takes the rounding.
+
+    delta(R / t) = mean(1 / t) x delta(R) + mean(R) x delta(1 / t).
+    """
+    if not before.token or not after.token or before.tokens is None or after.tokens is None:
+        yield from pieces
+        return
+    per_byte = (1 / before.token + 1 / after.token) / 2
+    resized = round((before.rest + after.rest) / 2 * (1 / after.token - 1 / before.token))
+    *known, other = [msgspec.structs.replace(one, delta_tokens=round(one.delta_bytes * per_byte)) for one in pieces]
+    told = resized + sum(one.delta_tokens or 0 for one in known if one.of is None)
+    yield from known
+    yield Piece(
+        part="bytes_per_token", values=(before.token, after.token), delta_tokens=resized, alone_rest_bytes=after.rest
+    )
+    yield msgspec.structs.replace(other, delta_tokens=after.tokens - before.tokens - told)

@@ -1,0 +1,170 @@
+"""Which part of the budget made the difference, and which recorded difference is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from sglang_probe.explain.diff.arithmetic import REST_OF_WAY
+from sglang_probe.explain.diff.links import behind, name_of
+from sglang_probe.explain.diff.model import Arithmetic, Cause, Piece, Row, Side
+from sglang_probe.explain.diff.values import SAME_ON_A_CARD
+from sglang_probe.explain.diff.wording import short, signed_gib, switch, tenants_in_words, told
+from sglang_probe.figures import fraction, gib, listed, number
+
+NAMES: Final = {
+    "fraction": "fraction",
+    "pre_load": "pre-load memory",
+    "card": "the card's own memory",
+    "others": "others' memory on the card",
+    "idle_free": "free before, and the rest",
+    "context": "CUDA context",
+    "world_group": "world group",
+    "communicators": "communicators",
+    "custom_allreduce": "custom all-reduce",
+    "weights": "weights",
+    "weights_draft": "weights of the draft",
+    "slack_floor": "SGLang's floor on the slack",
+    "own_term": "a term of SGLang's own",
+    "bytes_per_token": "bytes of a token",
+    "other": "other",
+}
+"""What the parts of a budget are called in print; a deduction has the name that SGLang gives it."""
+WHOLE_FROM: Final = 0.9
+"""Share of a difference from which a part is what explains it."""
+MANY: Final = 3
+
+
+def part_name(part: str) -> str:
+    """Return what a part of the budget is called."""
+    return NAMES.get(part) or f"deduction {part.partition('.')[2]}"
+
+
+def budget_causes(found: Arithmetic, rows: Sequence[Row], side: Side) -> Iterator[Cause]:
+    """Return what the difference of the budgets comes from, the greatest part first."""
+    leaves = [piece for piece in found.pieces if piece.part != "pre_load" and not _is_small(piece)]
+    for piece in sorted(leaves, key=lambda piece: -max(abs(piece.delta_bytes), _as_bytes(piece, found))):
+        linked = behind(piece.part, rows)
+        share = piece.delta_bytes / found.delta_bytes if found.delta_bytes else None
+        explains = turns(piece, found) or _is_the_whole(piece, found)
+        yield Cause(
+            side=side.name,
+            part=piece.part,
+            differences=tuple(name_of(row) for row in linked),
+            delta_bytes=piece.delta_bytes,
+            share=share,
+            explains=explains,
+            says=_says(piece, found, linked, side, explains),
+        )
+
+
+def _is_small(piece: Piece) -> bool:
+    tokens = piece.part == "bytes_per_token" and bool(piece.delta_tokens)
+    return abs(piece.delta_bytes) < SAME_ON_A_CARD and not tokens
+
+
+def _as_bytes(piece: Piece, found: Arithmetic) -> float:
+    """Return the weight of a part that changes tokens alone, so that it can stand among the others."""
+    if piece.part != "bytes_per_token" or not found.delta_tokens:
+        return 0.0
+    return abs((piece.delta_tokens or 0) / found.delta_tokens * max(abs(found.delta_bytes), SAME_ON_A_CARD))
+
+
+def turns(piece: Piece, found: Arithmetic) -> bool:
+    """Say whether the candidate's budget would have come out as the baseline's, were this part alone the baseline's."""
+    before, after = (rest > 0 for rest in found.rest_bytes)
+    return before != after and piece.alone_rest_bytes is not None and (piece.alone_rest_bytes > 0) == before
+
+
+def _is_the_whole(piece: Piece, found: Arithmetic) -> bool:
+    before, after = (rest > 0 for rest in found.rest_bytes)
+    if before != after:
+        return False
+    part, whole = piece.delta_bytes, found.delta_bytes
+    if piece.part == "bytes_per_token":
+        part, whole = piece.delta_tokens or 0, found.delta_tokens or 0
+    return abs(whole) > 0 and WHOLE_FROM <= part / whole <= 1 / WHOLE_FROM
+
+
+def _says(piece: Piece, found: Arithmetic, linked: Sequence[Row], side: Side, explains: bool) -> str:
+    what = _subject(piece, linked)
+    if not explains:
+        return f"{what}: {_worked(piece, found)}"
+    outcome = _outcome(found)
+    if turns(piece, found):
+        return (
+            f"{what} explains the outcome ({outcome}): {_worked(piece, found)}; with the baseline's value the"
+            f" {side.name}'s rest would be {_alone(piece, side)} GiB"
+        )
+    return f"{what} explains {outcome}: {_worked(piece, found)}"
+
+
+def _alone(piece: Piece, side: Side) -> str:
+    """Return the candidate's rest with the baseline's value; of the fraction with the whole formula."""
+    rest = gib(piece.alone_rest_bytes)
+    if piece.part != "fraction" or side.available_bytes is None or side.pre_load_bytes is None:
+        return rest
+    plain = side.available_bytes - side.pre_load_bytes * (1 - piece.values[0])
+    if gib(round(plain)) != rest:  # a deduction or a floor is in it
+        return rest
+    return f"{gib(side.available_bytes)} - {gib(side.pre_load_bytes)} x (1 - {fraction(piece.values[0])}) = {rest}"
+
+
+def _outcome(found: Arithmetic) -> str:
+    if None not in found.tokens:
+        return f"{number(found.tokens[0])} -> {number(found.tokens[1])} tokens"
+    before, after = (gib(rest) for rest in found.rest_bytes)
+    return f"rest {before} -> {after} GiB"
+
+
+def _subject(piece: Piece, linked: Sequence[Row]) -> str:
+    """Name the difference that is behind a part; the part itself where none is, or several could be."""
+    tenants = [row for row in linked if row.group == "tenants"]
+    if tenants and piece.part in {"others", "idle_free"}:
+        came, went = tenants_in_words(tenants, 1), tenants_in_words(tenants, 0)
+        if came or went:
+            who = came or f"{went}, gone since"
+            return f"the {who}," if who.startswith("left-over") else f"{who},"
+    if linked and piece.part in {"fraction", "own_term", "bytes_per_token", "custom_allreduce"}:
+        return listed([_set(row) for row in linked], MANY)
+    name = part_name(piece.part)
+    return f"{name} ({listed([told(row) for row in linked], MANY)})" if linked else name
+
+
+def _set(row: Row) -> str:
+    """Name a difference; of a switch what it is now."""
+    turned = switch(row)
+    if row.group == "functions":
+        return f"the changed body of {short(row.key)}"
+    if turned is None:
+        return told(row)
+    what, (*_, is_on) = turned
+    return f"{what} {'on' if is_on else 'off'} ({row.key})"
+
+
+def _worked(piece: Piece, found: Arithmetic) -> str:
+    """Return a part's arithmetic, with its values."""
+    whole = next((one for one in found.pieces if one.part == "pre_load"), None)
+    changed = signed_gib(piece.delta_bytes)
+    if piece.part == "fraction":
+        step = piece.values[1] - piece.values[0]
+        pre_load = round(piece.delta_bytes / step) if step else 0
+        return f"{gib(pre_load)} x ({fraction(piece.values[1])} - {fraction(piece.values[0])}) = {changed}"
+    if piece.part == "bytes_per_token":
+        return f"{number(piece.values[0])} -> {number(piece.values[1])} B, {piece.delta_tokens or 0:+,} tokens"
+    if piece.of is not None and whole is not None and None not in piece.values:
+        before, after = piece.values
+        if before == after:
+            return changed
+        first, second = (after, before) if piece.part == "card" else (before, after)
+        mean = round(abs(piece.delta_bytes / (before - after)), 4)
+        return f"({gib(first)} - {gib(second)}) x {fraction(mean)} = {changed}"
+    if piece.part == REST_OF_WAY and whole is not None:
+        share = whole.delta_bytes / (whole.values[1] - whole.values[0]) if whole.values[1] != whole.values[0] else 0
+        lost = round(piece.delta_bytes / share) if share else 0
+        return f"{signed_gib(lost)} x {fraction(round(share, 4))} = {changed}" if lost else changed
+    if piece.part == "own_term":
+        return f"{gib(piece.values[1])} GiB taken that no known term takes, {gib(piece.values[0])} before: {changed}"
+    if None in piece.values:
+        return changed
+    return f"{gib(piece.values[0])} -> {gib(piece.values[1])} GiB, {changed} of the budget"

@@ -1,0 +1,184 @@
+"""Runs in, their comparison out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from sglang_probe.explain.diff.arithmetic import arithmetic_of
+from sglang_probe.explain.diff.causes import budget_causes, part_name
+from sglang_probe.explain.diff.experiment import experiment_of
+from sglang_probe.explain.diff.model import Arithmetic, Cause, Diff, Experiment, RankDiff, Row, Side
+from sglang_probe.explain.diff.parting import phase_cause
+from sglang_probe.explain.diff.provenance import counted, provenance_rows
+from sglang_probe.explain.diff.ranks import by_label, rank_diffs
+from sglang_probe.explain.diff.sides import sides_of
+from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
+from sglang_probe.explain.diff.values import SAME_ON_A_CARD
+from sglang_probe.explain.diff.wording import signed_gib, told
+from sglang_probe.figures import counted as counted_noun
+from sglang_probe.figures import gib, listed
+from sglang_probe.timeline.model import Run
+
+NOTHING: Final = "these two differ in nothing recorded"
+NOTHING_COUNTS: Final = "these two differ in nothing that counts"
+MANY: Final = 4
+
+
+def compare(runs: Sequence[Run], *, everything: bool = False) -> Diff:
+    """Return what the runs differ in, the first of them the baseline; `everything`: the facts that are the same too."""
+    sides = sides_of(runs)
+    rows = provenance_rows(runs, everything=everything)
+    ranks = rank_diffs(runs)
+    notes = tuple(_notes(runs, sides))
+    if len(runs) == 2:
+        return _pair((runs[0], runs[1]), sides, rows, ranks, notes)
+    causes: list[Cause] = []
+    says: list[str] = []
+    for side, run in zip(sides[1:], runs[1:], strict=True):
+        pair = compare((runs[0], run))
+        leading = pair.says[0] if pair.says else NOTHING
+        says.append(f"{sides[0].name} -> {side.name}: {_of_the_pair(leading)}")
+        causes += [_renamed(cause, side) for cause in pair.causes]
+    return Diff(sides=sides, provenance=rows, ranks=ranks, causes=tuple(causes), says=tuple(says), notes=notes)
+
+
+def _of_the_pair(sentence: str) -> str:
+    return sentence.replace("these two differ", "differ")
+
+
+def _renamed(cause: Cause, side: Side) -> Cause:
+    return msgspec.structs.replace(cause, side=side.name)
+
+
+def _pair(
+    runs: tuple[Run, Run],
+    sides: tuple[Side, ...],
+    rows: tuple[Row, ...],
+    ranks: tuple[RankDiff, ...],
+    notes: tuple[str, ...],
+) -> Diff:
+    found = arithmetic_of(*runs)
+    if found is not None and _only_noise(runs, found):
+        found = None
+    experiment = experiment_of(runs, sides, rows, ranks, found)
+    causes = [] if found is None else list(budget_causes(found, rows, sides[1]))
+    if not any(cause.explains for cause in causes) or not _budget_decides(runs):
+        phase = None if _ended_alike(runs) and not counted(rows) and not ranks else phase_cause(runs, rows)
+        causes = causes if phase is None else [phase, *causes]
+    return Diff(
+        sides=sides,
+        provenance=rows,
+        ranks=ranks,
+        arithmetic=found,
+        experiment=experiment,
+        causes=tuple(causes),
+        says=tuple(_says(runs, rows, ranks, found, experiment, causes)),
+        notes=notes,
+    )
+
+
+def _only_noise(runs: Sequence[Run], found: Arithmetic) -> bool:
+    """Say whether the budgets are the same, or a shared host's, and come out alike."""
+    signs = {rest > 0 for rest in found.rest_bytes}
+    on_cpu = any(is_cpu(rank) for run in runs for rank in ranks_of(run))
+    resized = any(piece.part == "bytes_per_token" and piece.delta_tokens for piece in found.pieces)
+    limited = any(piece.part == "other" and abs(piece.delta_tokens or 0) > 1 for piece in found.pieces)
+    small = abs(found.delta_bytes) < SAME_ON_A_CARD and not resized and not limited
+    return len(signs) == 1 and (on_cpu or small)
+
+
+def _ended_alike(runs: tuple[Run, Run]) -> bool:
+    first, second = ((run.outcome, run.failed_phase, run.failed_label) for run in runs)
+    return first == second
+
+
+def _budget_decides(runs: Sequence[Run]) -> bool:
+    """Say whether whatever did not start failed by its budget."""
+    return all(run.outcome == "ready" or run.failed_phase == "kv.profile" for run in runs)
+
+
+def _says(
+    runs: tuple[Run, Run],
+    rows: Sequence[Row],
+    ranks: Sequence[RankDiff],
+    found: Arithmetic | None,
+    experiment: Experiment | None,
+    causes: Sequence[Cause],
+) -> Iterator[str]:
+    """What changed, what it cost, and what explains the outcome: the leading sentence first."""
+    real = counted(rows)
+    alike = not causes and not ranks and runs[0].outcome == runs[1].outcome
+    if not real and alike:
+        yield NOTHING_COUNTS if any(row.differs for row in rows) else NOTHING
+        return
+    if experiment is not None:
+        yield experiment.says
+    leading = [cause for cause in causes if cause.explains or cause.part == "phase"]
+    yield from (cause.says for cause in leading)
+    if not real:
+        nothing = NOTHING_COUNTS if any(row.differs for row in rows) else NOTHING
+        ended = runs[0].outcome == runs[1].outcome
+        yield f"{nothing}, and yet {'their memory is not the same' if ended else 'they did not end alike'}"
+    elif experiment is None:
+        yield f"changed: {listed([told(row).removesuffix(' changed') for row in real], MANY)}"
+    if found is not None and found.delta_bytes:
+        yield _cost(found)
+    yield from _free(runs, ranks)
+    if found is not None and causes and not leading:
+        yield "no part alone explains it"
+
+
+def _cost(found: Arithmetic) -> str:
+    """Return what the budget changed by, and the parts of it: they re-add."""
+    rests = " -> ".join(gib(rest) for rest in found.rest_bytes)
+    parts = [piece for piece in found.pieces if piece.of is None and abs(piece.delta_bytes) >= SAME_ON_A_CARD]
+    told_parts = ", ".join(f"{part_name(piece.part)} {signed_gib(piece.delta_bytes)}" for piece in parts)
+    return f"it cost: rest {rests} GiB, {signed_gib(found.delta_bytes)}: {told_parts or 'no part of 1 MiB'}"
+
+
+def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff]) -> Iterator[str]:
+    """Return what the memory that is free at the end changed by, on the rank with most of it, and who has it now."""
+    if any(run.outcome != "ready" for run in runs):
+        return
+    changed = [(row, rank) for rank in ranks for row in rank.ledger if row.category == "free" and row.delta_bytes]
+    if not changed:
+        return
+    free, rank = max(changed, key=lambda one: abs(one[0].delta_bytes or 0))
+    others = [row for row in rank.ledger if row.category != "free" and row.delta_bytes is not None]
+    others.sort(key=lambda row: -abs(row.delta_bytes or 0))
+    parts = [f"{row.category.replace('_', ' ')} {signed_gib(row.delta_bytes or 0)}" for row in others]
+    amounts = " -> ".join(gib(amount) for amount in free.bytes)
+    of_it = f": {listed(parts, MANY)}" if parts else ""
+    yield f"free at the end on {rank.label}: {amounts} GiB, {signed_gib(free.delta_bytes or 0)}{of_it}"
+
+
+def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:
+    """Say what could not be compared."""
+    tables = [by_label(run) for run in runs]
+    for side, run, table in zip(sides, runs, tables, strict=True):
+        alone = [name for name in table if not all(name in other for other in tables)]
+        if alone:
+            yield f"not compared, since not every side has them: {listed(alone, MANY)} of {side.name}"
+        if run.missing:
+            yield f"{counted_noun(len(run.missing), 'rank')} of {side.name} left no events"
+        if run.unread_files:
+            yield f"{counted_noun(run.unread_files, 'file')} of {side.name} were not given"
+        if run.outcome in {"starting", "unknown"}:
+            yield f"how {side.name} ended is not known: {run.outcome_reason or run.outcome}"
+        if run.source != "events":
+            yield f"{side.name} was read from a log: figures of two decimals, and no provenance but the log's"
+    if any(is_cpu(rank) for run in runs for rank in ranks_of(run)):
+        yield "on a CPU the memory is a shared host's: costs are left out"
+    yield from _inside(runs, sides)
+
+
+def _inside(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:
+    """Say where the processes of one side are not all alike, and those of another are."""
+    keys: list[set[str]] = [{difference.key for difference in run.provenance.differs} for run in runs]
+    for side, own in zip(sides, keys, strict=True):
+        more = sorted(key for key in own if not all(key in other for other in keys))
+        if more:
+            yield f"processes of {side.name} differ among themselves in {listed(more, MANY)}"

@@ -1,0 +1,99 @@
+"""The main numbers of each side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sglang_probe.explain.diff.model import Side
+from sglang_probe.explain.diff.ranks import target_of
+from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
+from sglang_probe.explain.subject import Seat, Subject
+from sglang_probe.figures import exception_type
+from sglang_probe.timeline.arithmetic import token_bytes
+from sglang_probe.timeline.model import Budget, Process, Run
+
+PAIR: Final = ("baseline", "candidate")
+
+
+def names_of(count: int) -> tuple[str, ...]:
+    """Return what the sides are called: A, B, C... (A1 after Z) where they are more than a pair."""
+    if count == len(PAIR):
+        return PAIR
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    rounds = (f"{letter}{turn or ''}" for turn in range(count) for letter in letters)
+    return tuple(name for name, _ in zip(rounds, range(count), strict=False))
+
+
+def sides_of(runs: Sequence[Run]) -> tuple[Side, ...]:
+    """Return each run's main numbers."""
+    return tuple(_side(name, run) for name, run in zip(names_of(len(runs)), runs, strict=True))
+
+
+def _side(name: str, run: Run) -> Side:
+    seat = Subject(run).tightest
+    ranks = ranks_of(run)
+    budget = Budget() if seat is None else seat.budget
+    free = [_last_free(rank) for rank in ranks]
+    return Side(
+        name=name,
+        run_id=run.run_id,
+        launch=run.launch,
+        outcome=run.outcome,
+        failed_phase=run.failed_phase,
+        failed_label=run.failed_label,
+        error=error_of(run),
+        ready_s=run.ready_s,
+        ranks=len(ranks),
+        missing_ranks=len(run.missing),
+        tightest=None if seat is None else seat.label,
+        mem_fraction_static=budget.mem_fraction_static,
+        pre_load_bytes=budget.pre_load_bytes,
+        available_bytes=budget.available_bytes,
+        rest_bytes=reached(budget, token_of(seat)),
+        minimum_viable_fraction=budget.minimum_viable_fraction,
+        verified=budget.verified,
+        tokens=tokens_of(run),
+        bytes_per_token=token_of(seat),
+        free_bytes=min((one for one in free if one is not None), default=None),
+    )
+
+
+def error_of(run: Run) -> str | None:
+    """Return the type and the first line of a run's failure."""
+    if run.failure is None:
+        return None
+    first = next(iter((run.failure.message or "").splitlines()), "without a message")
+    return f"{exception_type(run.failure.type)}: {first}"
+
+
+def token_of(seat: Seat | None) -> int | None:
+    """Return the bytes of a token of a seat's target."""
+    return None if seat is None else token_bytes(seat.worker)
+
+
+def tokens_of(run: Run) -> int | None:
+    """Return the KV tokens of the target: the fewest over the ranks, which the server has."""
+    caches = [worker.kv for rank in ranks_of(run) if (worker := target_of(rank)) is not None and worker.kv is not None]
+    return min((cache.tokens for cache in caches if cache.tokens is not None), default=None)
+
+
+def reached(budget: Budget, token: int | None) -> int | None:
+    """Return the rest that SGLang itself came to: its result, where that is not what the terms give.
+
+    Worked example: the terms give 2.897 GiB and SGLang returned 29,978 tokens of 70,272 B: it came to 1.962 GiB.
+    """
+    if budget.verified is not False or budget.result is None:
+        return budget.rest_bytes
+    if budget.result_unit == "tokens":
+        return budget.result * token if token else budget.rest_bytes
+    return budget.result
+
+
+def _last_free(rank: Process) -> int | None:
+    """Return what was free at the last reading; on a CPU it is the host's and no number of the run."""
+    if is_cpu(rank):
+        return None
+    ended = [step for step in rank.steps if step.depth == 0 and step.free_bytes is not None]
+    known = ended or [step for step in rank.steps if step.free_bytes is not None]
+    return known[-1].free_bytes if known else None

@@ -1,0 +1,145 @@
+"""Who else held memory of the cards: the cards of a run, and the processes on them that are not of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from sglang_probe.explain.diff.model import Row
+from sglang_probe.explain.diff.values import SAME_TENANT, near, same
+from sglang_probe.timeline.model import Device, Neighbour, Process, Run, Step
+
+UNLISTED: Final = "in use before"
+
+Tenant = dict[str, Any]
+"""pid, name, bytes (at most) and left_over of a process."""
+
+
+def ranks_of(run: Run) -> tuple[Process, ...]:
+    """Return the processes that are ranks."""
+    return tuple(process for process in run.processes if process.label is not None)
+
+
+def is_cpu(process: Process) -> bool:
+    """Say whether a rank's memory is the host's."""
+    return process.device is not None and process.device.kind == "cpu"
+
+
+def last_ledger(process: Process) -> Step | None:
+    """Return the last outermost step that has a ledger."""
+    return next((step for step in reversed(process.steps) if step.depth == 0 and step.ledger is not None), None)
+
+
+def card_of(process: Process, run: Run) -> str | None:
+    """Return what the card of a rank is called: `GPU 0`, with its host where there are several."""
+    if process.device is None or process.device.index is None or is_cpu(process):
+        return None
+    hosts = {one.host for one in ranks_of(run)}
+    card = f"GPU {process.device.index}"
+    return card if len(hosts) == 1 else f"{process.host}: {card}"
+
+
+def tenants_on(process: Process) -> list[Tenant] | None:
+    """Return who else held memory of a rank's card, those with most first; None where it cannot be told."""
+    foreign = [one for one in process.neighbours if one.kind == "foreign"]
+    if not foreign and not _could_tell(process):
+        return None
+    return [_tenant(one) for one in sorted(foreign, key=lambda one: (-(one.peak_bytes or 0), one.pid))]
+
+
+def _could_tell(process: Process) -> bool:
+    step = last_ledger(process)
+    return step is not None and step.ledger is not None and step.ledger.foreign is not None
+
+
+def _tenant(one: Neighbour) -> Tenant:
+    return {"pid": one.pid, "name": one.name, "bytes": one.peak_bytes, "left_over": one.left_over}
+
+
+def tenant_rows(runs: Sequence[Run]) -> Iterator[Row]:
+    """Return for each card who else was on it, and what was in use on it where nobody can be named."""
+    tables = [_by_card(run) for run in runs]
+    for card in sorted({card for table in tables for card in table}, key=_card_order):
+        ranks = [table.get(card) for table in tables]
+        found = [None if rank is None else tenants_on(rank) for rank in ranks]
+        known = None not in found
+        differs = not _same_tenants(found)
+        why = None if known or not differs else "who was on the card is not known of every side"
+        yield Row(group="tenants", key=card, values=tuple(found), counts=known, differs=differs, why=why)
+        before = [None if rank is None or rank.pre_load is None else rank.pre_load.unlisted_bytes for rank in ranks]
+        if not known and None not in before:
+            differs = not near(before, SAME_TENANT)
+            yield Row(group="tenants", key=f"{card}, {UNLISTED}", values=tuple(before), differs=differs)
+
+
+def _card_order(card: str) -> tuple[str, int]:
+    host, _, index = card.rpartition(" ")
+    return host, int(index)
+
+
+def _by_card(run: Run) -> dict[str, Process]:
+    """Return for each card the rank that saw most of it."""
+    found: dict[str, Process] = {}
+    for process in ranks_of(run):
+        card = card_of(process, run)
+        if card is not None and len(process.neighbours) >= len(getattr(found.get(card), "neighbours", ())):
+            found[card] = process
+    return found
+
+
+def _same_tenants(found: Sequence[list[Tenant] | None]) -> bool:
+    """Say whether all sides had the same neighbours: by name and size, since a pid says nothing from run to run."""
+    if None in found:
+        return all(one is None for one in found)
+    lists = [[] if one is None else one for one in found]
+    if not same([[(one["name"], one["left_over"]) for one in tenants] for tenants in lists]):
+        return False
+    return all(near([one["bytes"] for one in column], SAME_TENANT) for column in zip(*lists, strict=True))
+
+
+def card_rows(runs: Sequence[Run]) -> Iterator[Row]:
+    """Return what the cards are, and how many; on a CPU what is counted is the host."""
+    for key, values in (
+        ("name", [_counted(run, _name) for run in runs]),
+        ("total", [_counted(run, _total) for run in runs]),
+        ("count", [_count(run) for run in runs]),
+        ("driver", [run.provenance.versions.get("driver") for run in runs]),
+    ):
+        yield fact("cards", key, values)
+
+
+def fact(group: Any, key: str, values: Sequence[Any]) -> Row:
+    """Return a fact that does not count where a side does not know it."""
+    unknown = None in values
+    return Row(
+        group=group,
+        key=key,
+        values=tuple(values),
+        counts=not unknown,
+        why="not recorded of every side" if unknown else None,
+    )
+
+
+def _name(device: Device) -> Any:
+    return "CPU" if device.kind == "cpu" else device.name
+
+
+def _total(device: Device) -> Any:
+    return None if device.kind == "cpu" else device.total_bytes
+
+
+def _counted(run: Run, what: Any) -> Any:
+    """Return what all cards of a run are; a list, most first, where they are not one kind."""
+    found = Counter(what(rank.device) for rank in ranks_of(run) if rank.device is not None)
+    found.pop(None, None)
+    kinds = sorted(found, key=str)
+    return kinds[0] if len(kinds) == 1 else kinds or None
+
+
+def _count(run: Run) -> int | None:
+    """Return how many cards the ranks have; None where some of them were not seen."""
+    if run.missing or run.unread_files or not ranks_of(run):
+        return None
+    devices = [(rank.host, rank.device) for rank in ranks_of(run) if rank.device is not None]
+    return len({(host, device.uuid or device.index) for host, device in devices})

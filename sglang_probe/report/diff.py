@@ -1,0 +1,169 @@
+"""The comparison of runs as text: in one look, what they were made of, rank by rank, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.text import Text
+
+from sglang_probe.explain.diff.model import GROUPS, Diff, Row, Side
+from sglang_probe.explain.diff.wording import shown, title, told
+from sglang_probe.figures import UNKNOWN, counted, fraction, gib, listed, number
+from sglang_probe.report.diff_budget import budget_lines
+from sglang_probe.report.diff_grid import Line, grid
+from sglang_probe.report.diff_ranks import ranks_lines
+from sglang_probe.report.layout import WIDTH, field, page, paragraph
+from sglang_probe.timeline.model import Timeline
+
+INDENT: Final = "  "
+TITLES: Final = {
+    "run": "the run itself",
+    "sglang": "SGLang",
+    "functions": "SGLang's functions that the probe hooks",
+    "arguments given": "server arguments, as given",
+    "arguments effective": "server arguments, in effect alone",
+    "variables": "variables",
+    "versions": "versions",
+    "cards": "cards and driver",
+    "visible devices": "visible devices",
+    "tenants": "others on the cards",
+    "machine": "machine",
+}
+MANY: Final = 4
+"""Of the differences that do not count, those of one reason that are named."""
+
+
+def diff_text(found: Diff, width: int = WIDTH, *, colour: bool = False) -> str:
+    """Return a comparison for a person; with more than two sides as a matrix. The same comparison, the same text."""
+    if not found.provenance and not found.ranks and not found.causes and len(found.says) == 1:
+        return page([_head(found, width), _sides(found, width), _notes(found, width)], colour)
+    parts = [
+        _head(found, width),
+        _sides(found, width),
+        _provenance(found, width),
+        ranks_lines(found, width),
+        budget_lines(found, width),
+        _sentences(found, width),
+        _notes(found, width),
+    ]
+    return page([part for part in parts if part], colour)
+
+
+def _head(found: Diff, width: int) -> list[Text]:
+    """Say what was compared, and what it comes to, first of all."""
+    what = " -> ".join(_called(side) for side in found.sides)
+    lines = [*field("diff", what, width, "bold"), Text(), Text("In one look", style="bold")]
+    leading = found.says[:1] if len(found.sides) == 2 else found.says
+    for sentence in leading:
+        lines += paragraph(sentence, width, INDENT, INDENT * 2, style="bold")
+    return lines
+
+
+def _called(side: Side) -> str:
+    return f"{side.run_id}, launch {side.launch + 1}" if side.launch else side.run_id
+
+
+def _sides(found: Diff, width: int) -> list[Text]:
+    """Return the main numbers, those that are known of any side."""
+    heading = Line("", tuple(side.name for side in found.sides), "bold")
+    columns = [tuple(_numbers(side)) for side in found.sides]
+    rows = [Line(cells[0][0], tuple(cell for _, cell in cells)) for cells in zip(*columns, strict=True)]
+    return grid(heading, [row for row in rows if set(row.cells) != {UNKNOWN}], width)
+
+
+def _numbers(side: Side) -> Iterator[tuple[str, str]]:
+    yield "run", _called(side)
+    yield "outcome", f"{side.outcome.upper()}{f' in {side.failed_phase}' if side.failed_phase else ''}"
+    yield "ready after, s", UNKNOWN if side.ready_s is None else f"{side.ready_s:.1f}"
+    yield "ranks seen", f"{side.ranks} of {side.ranks + side.missing_ranks}"
+    yield "tightest rank", side.tightest or UNKNOWN
+    yield "fraction", fraction(side.mem_fraction_static)
+    yield "pre-load, GiB", gib(side.pre_load_bytes)
+    yield "available, GiB", gib(side.available_bytes)
+    yield "rest, GiB", gib(side.rest_bytes)
+    least = side.minimum_viable_fraction
+    yield "minimum viable fraction", UNKNOWN if least is None else f"{least:.4f}"
+    yield "formula verified", UNKNOWN if side.verified is None else "yes" if side.verified else "no"
+    yield "KV tokens", number(side.tokens)
+    yield "bytes of a token", number(side.bytes_per_token)
+    yield "free at the last reading, GiB", gib(side.free_bytes)
+
+
+def _provenance(found: Diff, width: int) -> list[Text]:
+    if not found.provenance:
+        return [Text("What they were made of", style="bold"), Text(f"{INDENT}the same, in everything recorded")]
+    lines = [Text("What they were made of", style="bold")]
+    for group in GROUPS:
+        rows = [row for row in found.provenance if row.group == group and row.differs and row.counts]
+        if rows:
+            lines += paragraph(TITLES[group], width, INDENT)
+            lines += _rows(rows, found, width)
+    return lines + _aside(found.provenance, width) + _the_same(found.provenance, width)
+
+
+def _rows(rows: Sequence[Row], found: Diff, width: int) -> list[Text]:
+    if len(found.sides) == 2:
+        return [text for row in rows for text in paragraph(told(row), width, INDENT * 2, INDENT * 4)]
+    heading = Line("", tuple(side.name for side in found.sides))
+    return grid(heading, [_line(row) for row in rows], width, INDENT * 2)
+
+
+def _line(row: Row) -> Line:
+    made = row.effective or row.values
+    values = made if row.group == "arguments given" and None in row.values and row.effective else row.values
+    return Line(title(row), tuple(shown(row, value) for value in values))
+
+
+def _aside(rows: Sequence[Row], width: int) -> list[Text]:
+    """Name what differs and does not count, by its reason."""
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        if row.differs and not row.counts:
+            by_reason.setdefault(row.why or "", []).append(title(row))
+    if not by_reason:
+        return []
+    lines = paragraph("differs, and does not count", width, INDENT)
+    for reason, names in by_reason.items():
+        lines += paragraph(f"{reason}: {listed(names, MANY)}", width, INDENT * 2, INDENT * 4)
+    return lines
+
+
+def _the_same(rows: Sequence[Row], width: int) -> list[Text]:
+    """With `--all`: what is the same, or differs by nature."""
+    alike = [row for row in rows if not row.differs]
+    if not alike:
+        return []
+    lines = paragraph(f"the same, or different by nature: {counted(len(alike), 'fact')}", width, INDENT)
+    for row in alike:
+        value = shown(row, row.values[0])
+        said = f"{title(row)}: {row.why}" if row.why else f"{title(row)} {value}"
+        lines += paragraph(said, width, INDENT * 2, INDENT * 4)
+    return lines
+
+
+def _sentences(found: Diff, width: int) -> list[Text]:
+    """Return what it comes to, with all the arithmetic; one sentence alone stands at the top already."""
+    said = list(found.says) if len(found.sides) == 2 else []
+    others = [f"{cause.side}: {cause.says}" for cause in found.causes if len(found.sides) > 2]
+    if len(said) + len(others) < 2:
+        return []
+    lines = [Text("What it comes to", style="bold")]
+    for sentence in [*said, *others]:
+        lines += paragraph(sentence, width, f"{INDENT}- ", INDENT * 2)
+    return lines
+
+
+def _notes(found: Diff, width: int) -> list[Text]:
+    return [text for note in found.notes for text in paragraph(note, width, INDENT, INDENT * 2)]
+
+
+def read_lines(timelines: Sequence[Timeline], names: Sequence[str], width: int) -> str:
+    """Return what was lost as the sides were read; nothing where every line was a whole event."""
+    losses = [
+        f"{name}: {loss.count:,} x {loss.says}"
+        for name, timeline in zip(names, timelines, strict=True)
+        for loss in timeline.read.losses
+    ]
+    lines = [text for loss in losses for text in paragraph(loss, width, INDENT, INDENT * 2)]
+    return page([[], [Text("Found while reading", style="bold"), *lines]], colour=False) if lines else ""
