@@ -15,7 +15,9 @@ from sglang_probe.explain.counterfactual import compared
 from sglang_probe.explain.feasible import Interval
 from sglang_probe.explain.formula import terms_of
 from sglang_probe.explain.model import Basis, Lever
-from sglang_probe.explain.set_aside import MIB, decode_max_bs, rule_of_thumb
+from sglang_probe.explain.reserve import LEAST_TOKENS, activations_mib
+from sglang_probe.explain.scaling import MIB
+from sglang_probe.explain.set_aside import decode_max_bs, rule_of_thumb
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.figures import gib, number
 from sglang_probe.timeline.arithmetic import token_bytes
@@ -23,8 +25,6 @@ from sglang_probe.timeline.values import as_number
 
 HALVED: Final = {"bfloat16": "fp8", "float16": "fp8", "torch.bfloat16": "fp8", "torch.float16": "fp8"}
 """Types of weights that an 8-bit quantization halves."""
-LEAST_CHUNK: Final = 2048
-"""SGLang's rule of thumb counts no smaller chunk."""
 
 
 def levers_of(subject: Subject, seat: Seat, interval: Interval | None) -> list[Lever]:
@@ -118,9 +118,10 @@ def _graphs(subject: Subject, _: Seat) -> Iterator[Lever]:
 
 def _chunk(subject: Subject, _: Seat) -> Iterator[Lever]:
     thumb = rule_of_thumb(subject)
-    if thumb is not None and thumb.chunked_prefill_size > LEAST_CHUNK:
-        half = max(thumb.chunked_prefill_size // 2, LEAST_CHUNK)
-        gain = int((thumb.chunked_prefill_size - half) * 1.5 * MIB)
+    chunk = 0 if thumb is None else thumb.knobs.prefill_tokens
+    if chunk > LEAST_TOKENS:
+        half = max(chunk // 2, LEAST_TOKENS)
+        gain = int((activations_mib(chunk) - activations_mib(half)) * MIB)
         says = "SGLang sets 1.5 MiB a token of a chunk aside for activations"
         yield _lever("--chunked-prefill-size", half, gain, says, "assumed")
 

@@ -6,7 +6,6 @@ has the words of each. Nothing here knows of runs, so findings and plans lean on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -80,8 +79,8 @@ RULES: Final[dict[str, Rule]] = {
     "request_pool": Rule("scaled", "a row of int32 a request, as wide as the context length and a little more"),
     "graphs": Rule(
         "scaled",
-        "torch's private pool x the largest batch size, the rest x the number of sizes; kernels that were"
-        " loaded at the first capture are in the rest, so a larger plan is on the high side",
+        "graphs x the number of batch sizes that are captured; kernels that load at the first capture are in it, so a"
+        " larger plan is on the high side",
     ),
     "given_back": Rule(
         "scaled", "it is taken before the pre-load memory is read: giving c back adds c x fraction to the rest"
@@ -180,10 +179,10 @@ def capture_sizes(most: int, *, draft: bool = False) -> tuple[int, ...]:
     return tuple(sorted({*(size for size in steps if size <= most), most}))
 
 
-def graph_bytes(cost: int, private: int | None, old: Sequence[int], new: Sequence[int]) -> int:
-    """Return what graphs of other sizes take; `private` is what torch keeps for them of the cost.
+def graph_bytes(cost: int, old: int, new: int) -> int:
+    """Return what graphs of another number of sizes take.
 
-    Worked example: 62 MiB of 4 sizes up to 8, 24 of them torch's: for 12 sizes up to 64, 24 x 8 + 38 x 3 = 306 MiB.
+    Worked example, the recorded H200: 62 MiB of 4 sizes up to 8: for 12 sizes up to 64, 62 x 3 = 186 MiB; 136 were
+    measured, for kernels that load at the first capture are paid once.
     """
-    kept = min(max(private or 0, 0), max(cost, 0))
-    return scaled(kept, Fraction(max(new), max(old))) + scaled(cost - kept, Fraction(len(new), len(old)))
+    return scaled(cost, Fraction(new, old))

@@ -1,68 +1,74 @@
-"""What a start takes after the KV pools, as this run measured it, and what SGLang itself sets aside for serving.
+"""What a start takes after the KV pools, as this run measured it, and what SGLang itself would set aside.
 
 Measured: what was free when the budget was computed, less the KV pools, less what is free at the end of the start.
-Rule of thumb, in MiB: 512 + max(chunked_prefill_size, 2048) x 1.5 + cuda_graph_max_bs x 2 + tp x pp / 8 x 1024.
-Source: `ServerArgs._handle_gpu_memory_settings`, SGLang 0.5.9 to 0.5.23, for a fraction that is not given.
-Worked example (the recorded H200): 512 + 8192 x 1.5 + 8 x 2 + 2 / 8 x 1024 = 13072 MiB = 12.766 GiB.
+Assumed: SGLang's own reserve (`reserve`), from which it computes a fraction that is not given.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from sglang_probe.explain.reserve import Knobs, Variant, reserve_mib, variant_of
+from sglang_probe.explain.scaling import MIB
 from sglang_probe.explain.subject import Seat, Subject
+from sglang_probe.explain.told import Told, knobs_of, knobs_on, largest_of, sizes_of
 from sglang_probe.timeline.model import Process
-from sglang_probe.timeline.values import as_number
 
-MIB: Final = 1 << 20
-_DECODE_MAX_BS: Final = re.compile(r"decode=PhaseConfig\([^)]*?max_bs=(\d+)")
-"""From 0.5.13 the sizes of the graphs are in one structure, which events carry as its text."""
+_ANY_CARD: Final = 0.0
+"""MiB of a card that is not known: SGLang's least reserve on large ones is left out."""
 
 
 class RuleOfThumb(NamedTuple):
-    """SGLang's own reserve for a server of this size, and the arguments that it hangs on."""
+    """SGLang's own reserve for a server of this size, and what it hangs on."""
 
     bytes: int
-    chunked_prefill_size: int
-    cuda_graph_max_bs: int
-    ranks: int
+    knobs: Knobs
 
     @property
     def formula(self) -> str:
-        """Return the rule with its values, in MiB."""
+        """Return the rule with its values, in MiB, as far as it is the same in every release."""
+        knobs = self.knobs
         return (
-            f"512 + max({self.chunked_prefill_size}, 2048) x 1.5 + {self.cuda_graph_max_bs} x 2"
-            f" + {self.ranks} / 8 x 1024 = {self.bytes / MIB:,.0f} MiB"
+            f"512 + max({knobs.prefill_tokens}, 2048) x 1.5 + {knobs.max_bs} x 2"
+            f" + {knobs.tp * knobs.pp} / 8 x 1024 = {self.bytes / MIB:,.0f} MiB"
         )
 
 
 def rule_of_thumb(subject: Subject) -> RuleOfThumb | None:
     """Return SGLang's own reserve for activations and graphs; None where an argument of it is not known."""
-    chunk = as_number(subject.effective("chunked_prefill_size"))
-    if chunk is None:
+    told = Told(subject.run)
+    whole = knobs_of(subject, told, _captured(subject))
+    knobs = whole or knobs_on(_ANY_CARD, told, decode_max_bs(subject) or 0)
+    if knobs is None:
         return None
-    if chunk <= 0:
-        chunk = as_number(subject.effective("max_prefill_tokens")) or 0
-    batch = decode_max_bs(subject) or 0
-    sizes = [as_number(subject.effective(name)) or 1 for name in ("tp_size", "pp_size")]
-    ranks = int(sizes[0] * sizes[1])
-    mib = 512 + max(chunk, 2048) * 1.5 + batch * 2 + ranks / 8 * 1024
-    return RuleOfThumb(int(mib * MIB), int(chunk), batch, ranks)
+    return RuleOfThumb(int(reserve_mib(knobs, _variant(subject, whole)) * MIB), knobs)
+
+
+def _variant(subject: Subject, knobs: Knobs | None) -> Variant:
+    """Return the form of the rule that gives this run's own fraction; the plainest where none does."""
+    seat = subject.tightest
+    in_force = None if seat is None else seat.budget.mem_fraction_static
+    found = None if knobs is None or in_force is None else variant_of(knobs, in_force)
+    return Variant() if found is None or found.after_capture is not None else found
 
 
 def decode_max_bs(subject: Subject) -> int | None:
     """Return the largest batch of the decode graphs; 0 where graphs are off, None where nothing says."""
     if subject.effective("disable_cuda_graph") is True:
         return 0
-    given = as_number(subject.effective("cuda_graph_max_bs", "cuda_graph_max_bs_decode"))
-    if given is not None:
-        return int(given)
-    sizes = subject.effective("cuda_graph_bs", "cuda_graph_bs_decode")
-    if isinstance(sizes, list) and sizes:
-        return max(size if isinstance(size, int) else 0 for size in sizes)
-    told = _DECODE_MAX_BS.search(str(subject.effective("cuda_graph_config") or ""))
-    return None if told is None else int(told[1])
+    return largest_of(Told(subject.run), _captured(subject))
+
+
+def _captured(subject: Subject) -> Sequence[int]:
+    """Return the sizes of graphs that the target captured."""
+    graphs = (
+        sizes_of(step.attributes.get("sizes"))
+        for process in subject.ranks
+        for step in process.steps
+        if step.phase == "graph.capture" and step.worker != "draft" and step.attributes.get("graph") != "prefill"
+    )
+    return next((sizes for sizes in graphs if sizes), ())
 
 
 def taken_after(seat: Seat) -> int | None:
@@ -75,7 +81,7 @@ def taken_after(seat: Seat) -> int | None:
     end = end_of_start(seat.process)
     if profile is None or profile.free_bytes is None or end is None or seat.worker.kv is None:
         return None
-    pools = None if seat.worker.kv.bytes is None else seat.worker.kv.bytes
+    pools = seat.worker.kv.bytes
     return None if pools is None else profile.free_bytes - pools - end
 
 

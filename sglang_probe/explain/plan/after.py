@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from sglang_probe.explain.scaling import MOST_SIZES, SLOT_BYTES, blocks, list_bytes
+from sglang_probe.explain.scaling import SLOT_BYTES, blocks, list_bytes
+from sglang_probe.explain.set_aside import end_of_start
+from sglang_probe.explain.told import sizes_of
 from sglang_probe.timeline.model import Kv, Pool, Process, Step, Worker
 
 MOST_TENSORS: Final = 1 << 16
@@ -27,8 +29,6 @@ class Graphs(NamedTuple):
     """The graphs of one worker."""
 
     cost: int
-    private: int | None
-    """What torch keeps for them of the cost."""
     sizes: tuple[int, ...]
     draft: bool = False
 
@@ -91,7 +91,7 @@ def after_of(process: Process, kv: Kv | None, draft: Worker | None) -> After:
     request = next((pool for pool in pools if pool.kind == "request"), None)
     request_cost = _sum(_tops(process, "kv.pool", request=True))
     kv_cost = _sum(_tops(process, "kv.pool", request=False))
-    free = _end(process)
+    free = end_of_start(process)
     return After(
         tokens=tokens,
         page=page,
@@ -161,25 +161,10 @@ def _graphs(process: Process) -> tuple[Graphs, ...] | None:
     for step in process.steps:
         sizes = sizes_of(step.attributes.get("sizes"))
         if step.phase == "graph.capture" and step.cost_bytes is not None and sizes:
-            private = step.attributes.get("private_pool_bytes")
-            kept = private if isinstance(private, int) and not isinstance(private, bool) else None
             by_batch = step.attributes.get("graph") != "prefill"
-            found.append(Graphs(step.cost_bytes, kept, sizes if by_batch else (), step.worker == "draft"))
+            found.append(Graphs(step.cost_bytes, sizes if by_batch else (), step.worker == "draft"))
     rest = whole - sum(one.cost for one in found)
-    return (*found, Graphs(rest, None, ())) if rest or not found else tuple(found)
-
-
-def sizes_of(value: object) -> tuple[int, ...]:
-    """Return a list of batch sizes; empty where it is none."""
-    if not isinstance(value, list) or len(value) > MOST_SIZES:
-        return ()
-    known = tuple(size for size in value if isinstance(size, int) and not isinstance(size, bool) and size > 0)
-    return known if len(known) == len(value) else ()
-
-
-def _end(process: Process) -> int | None:
-    done = [step for step in process.steps if step.phase == "scheduler.init" and step.state == "ok"]
-    return done[-1].free_bytes if done else None
+    return (*found, Graphs(rest, ())) if rest or not found else tuple(found)
 
 
 def _stopped(process: Process) -> str:

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 from sglang_probe.explain.formula import Terms, deducted, terms_of
 from sglang_probe.explain.plan.after import After, after_of
 from sglang_probe.explain.plan.model import CannotPlan, Source
-from sglang_probe.explain.plan.told import MOST_RANKS, Told, knobs_of, largest_of, positive, text
 from sglang_probe.explain.reserve import Knobs, Variant, variant_of
 from sglang_probe.explain.scaling import EXTRA_WIDTH, MOST_SIZES
 from sglang_probe.explain.subject import Seat, Subject
+from sglang_probe.explain.told import MOST_RANKS, Told, knobs_of, largest_of, positive, text
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Process, Run, Worker
 
@@ -115,7 +115,7 @@ def facts_of(run: Run) -> Facts:
     after = after_of(process, target.kv, draft)
     stays, mamba = _deductions(seat, told)
     context = told.count("context_length")
-    knobs = knobs_of(subject, told, after)
+    knobs = knobs_of(subject, told, after.sizes)
     token = positive(token_bytes(target))
     tokens = None if target.kv is None else positive(target.kv.tokens)
     mean = _mean_token(terms_of(seat.budget), tokens) if token is None else None
@@ -154,7 +154,7 @@ def facts_of(run: Run) -> Facts:
         quantization=text(told.effective.get("quantization")),
         latent=pool is not None and any(name in (pool.kind or "") for name in LATENT),
         plain_pool=pool is None or pool.pool_class in {None, "MHATokenToKVPool", "MLATokenToKVPool"},
-        max_bs=largest_of(told, after),
+        max_bs=largest_of(told, after.sizes),
         chunk=told.count("chunked_prefill_size"),
         requests_given=told.count("max_running_requests"),
         context=context or _context(after, told),

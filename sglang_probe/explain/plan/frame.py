@@ -149,7 +149,7 @@ def _graph(facts: Facts, graph: Graphs, most: int | None) -> int:
     replays = capture_sizes(max(graph.sizes), draft=draft) == tuple(sorted(graph.sizes))
     count = max(1, len(graph.sizes) * most // max(graph.sizes))
     sizes = capture_sizes(most, draft=draft) if replays else (*range(1, count), most)
-    return graph_bytes(graph.cost, graph.private, graph.sizes, sizes)
+    return graph_bytes(graph.cost, len(graph.sizes), len(sizes))
 
 
 def fraction_of(facts: Facts, inputs: Inputs) -> tuple[float, str | None]:

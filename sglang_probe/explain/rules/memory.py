@@ -12,6 +12,7 @@ from sglang_probe.explain.oom_message import OutOfMemory, parse
 from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.set_aside import decode_max_bs, end_of_start, rule_of_thumb
 from sglang_probe.explain.subject import Seat, Subject, label, raised_at
+from sglang_probe.explain.told import sizes_of
 from sglang_probe.figures import gib
 from sglang_probe.timeline.model import Process, Step
 
@@ -164,11 +165,14 @@ def _numbers(said: OutOfMemory) -> dict[str, Any]:
 
 
 def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
-    where = None if step.failure is None else raised_at(step.failure)
+    where = step.attributes.get("failed_at") or (None if step.failure is None else raised_at(step.failure))
     if where:
         yield f"asked for in {where}"
+    sizes = sizes_of(step.attributes.get("sizes"))
     if step.phase == "graph.capture" and step.attributes.get("failed_size") is None:
-        yield "the size at which it died was not recorded: the probe of today reads it from SGLang's frames"
+        yield "no size was being captured when it died, or it was not recorded"
+    elif sizes:
+        yield f"{len(sizes)} sizes were to be captured, from {max(sizes)} down to {min(sizes)}"
     if step.free_bytes is not None and step.free_bytes != shortage.said.free:
         yield f"free when the step had failed, as read: {gib(step.free_bytes)} GiB"
 

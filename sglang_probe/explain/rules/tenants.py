@@ -78,7 +78,7 @@ def unlisted_memory(subject: Subject) -> Iterator[Finding]:
         way = process.pre_load
         if way is None or way.unlisted_bytes is None:
             continue
-        size = way.unlisted_bytes - sum(one.bytes for one in _held(process, lambda tenant: tenant.kind == "foreign"))
+        size = way.unlisted_bytes - sum(Held(process, one).bytes for one in process.neighbours)
         if size >= UNLISTED:
             found[label(process)] = size
     if not found:

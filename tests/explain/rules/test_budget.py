@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_probe.explain.set_aside import MIB
+from sglang_probe.explain.scaling import MIB
 from sglang_probe.timeline.model import Provenance, Worker
 from tests.explain.explaining import ARGUMENTS, failed, findings, of, rank, ready, rules
 from tests.timeline.building import gib

@@ -1,12 +1,12 @@
-"""SGLang's resolved arguments, as far as plans lean on them; a value of another type than it must be is unknown."""
+"""SGLang's resolved arguments that findings and plans lean on; a value of another type than it must be is unknown."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from sglang_probe.explain.plan.after import After, sizes_of
 from sglang_probe.explain.reserve import Knobs
 from sglang_probe.explain.scaling import MIB, MOST_SIZES
 from sglang_probe.explain.subject import Subject
@@ -40,15 +40,22 @@ def text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def knobs_of(subject: Subject, told: Told, after: After) -> Knobs | None:
-    """Return what SGLang's default fraction hangs on; None where one of it is unknown."""
+def knobs_of(subject: Subject, told: Told, captured: Sequence[int]) -> Knobs | None:
+    """Return what SGLang's default fraction hangs on; None where one of it is unknown. `captured`: sizes of graphs."""
     totals = [one.pre_load.nvml_total_bytes for one in subject.ranks if one.pre_load and one.pre_load.nvml_total_bytes]
-    largest = largest_of(told, after)
+    largest = largest_of(told, captured)
+    if not totals or min(totals) < MIB or not largest:
+        return None
+    return knobs_on(float(Fraction(min(totals), MIB)), told, largest)
+
+
+def knobs_on(card_mib: float, told: Told, largest: int) -> Knobs | None:
+    """Return the same for a card and a largest batch size; None where the size of a chunk is not told."""
     prefill = told.count("chunked_prefill_size", "max_prefill_tokens")
-    if not totals or min(totals) < MIB or not largest or prefill is None:
+    if prefill is None:
         return None
     return Knobs(
-        card_mib=float(Fraction(min(totals), MIB)),
+        card_mib=card_mib,
         prefill_tokens=prefill,
         max_bs=largest,
         tp=told.count("tp_size", most=MOST_RANKS) or 1,
@@ -60,13 +67,13 @@ def knobs_of(subject: Subject, told: Told, after: After) -> Knobs | None:
     )
 
 
-def largest_of(told: Told, after: After) -> int | None:
+def largest_of(told: Told, captured: Sequence[int]) -> int | None:
     """Return the largest batch size of the decode graphs: asked for, or captured."""
     decode = _DECODE.search(told.graphs)
     if decode:
         return int(decode[2])
     asked = told.count("cuda_graph_max_bs", "cuda_graph_max_bs_decode", most=MOST_SIZES)
-    return asked or max(after.sizes or sizes_of(told.effective.get("cuda_graph_bs")), default=None)
+    return asked or max(captured or sizes_of(told.effective.get("cuda_graph_bs")), default=None)
 
 
 def _prefill_graphs(told: Told) -> int:
@@ -76,3 +83,11 @@ def _prefill_graphs(told: Told) -> int:
     sizes = told.effective.get("piecewise_cuda_graph_tokens")
     piecewise = told.effective.get("enable_piecewise_cuda_graph") is True
     return len(sizes) if piecewise and isinstance(sizes, list) else 0
+
+
+def sizes_of(value: object) -> tuple[int, ...]:
+    """Return a list of batch sizes; empty where it is none."""
+    if not isinstance(value, list) or len(value) > MOST_SIZES:
+        return ()
+    known = tuple(size for size in value if isinstance(size, int) and not isinstance(size, bool) and size > 0)
+    return known if len(known) == len(value) else ()
