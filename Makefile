@@ -1,4 +1,4 @@
-# make demo         the main job: a real SGLang server on this CPU, with the probe in it, and its timeline
+# make demo         the main job: a real SGLang server on this CPU, with the probe in it, its timeline and what explains it
 # make test         every test, against the installed wheel (PYTEST_ARGS='tests/agent -k fork' for some)
 # make test-wrapt   the agent's tests with every generation of wrapt (`make test-wrapt-2.0` for one)
 # make lanes        build the lanes that are missing (LANES='0.5.9 0.5.14' for some; `make test` runs the same ones)
@@ -43,6 +43,7 @@ demo: $(VENV)/.wheel
 	SGLANG_PROBE_DIR=$(OUT)/demo/runs $(BIN)/python lanes/lane.py serve $(DEMO_VERSION) --tp 2 \
 	  --pythonpath $(CURDIR) --logs $(OUT)/demo/logs
 	$(BIN)/sglang-probe timeline $(OUT)/demo/runs
+	$(BIN)/sglang-probe explain $(OUT)/demo/runs
 
 test: $(BUILD)/tree/.made
 	cd $(OUT)/tree && SGLANG_PROBE_WHEEL=$$(ls $(OUT)/wheel/*.whl) $(BIN)/python -m pytest $(PYTEST_ARGS)

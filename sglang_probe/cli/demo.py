@@ -1,6 +1,7 @@
-"""Replay an 8-GPU server that refuses to start, with fake GPUs and a fake SGLang, and print its timeline.
+"""Replay an 8-GPU server that refuses to start, with fake GPUs and a fake SGLang, and say why.
 
     sglang-probe demo                              fails: "Not enough memory", at --mem-fraction-static 0.55
+    sglang-probe demo --show timeline              the same, phase by phase
     sglang-probe demo --mem-fraction-static 0.80   starts
     sglang-probe demo --disable-custom-all-reduce  fails all the same: the all-reduce buffers were not it
     sglang-probe demo --release 0.5.14 --keep DIR  another SGLang; DIR keeps the events and the server's log
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sglang_probe.cli import timeline
+from sglang_probe.cli import explain, timeline
 from sglang_probe.cli.doorbell import doorbell_directory
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.output import tell
@@ -26,6 +27,7 @@ from sglang_probe.testing.server import FakeServer, Run
 from sglang_probe.testing.story import DEFAULT_RELEASE, MEM_FRACTION_STATIC, arguments, story
 
 TIMEOUT_S = 120
+SHOWN = {"explain": explain.run, "timeline": timeline.run}
 RUNS = "runs"
 """Directory of events within the demo's."""
 
@@ -38,16 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--disable-custom-all-reduce", action="store_true", help="as SGLang's flag of that name")
     parser.add_argument("--keep", metavar="DIR", help="keep everything in DIR, a new or empty directory")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the timeline")
+    parser.add_argument("--show", choices=tuple(SHOWN), default="explain", help="which report (default: %(default)s)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay the story, then show it as `sglang-probe timeline` does."""
+    """Replay the story, then show it as `explain` or `timeline` does; that it fails is no error of this command."""
     with _directory(args.keep) as directory:
         _replay(args, directory)
         if args.keep is None:
             tell("Its events go when this ends; --keep DIR keeps them, and the server's log.\n\n")
-        return timeline.run(argparse.Namespace(path=[str(directory / RUNS)], format=args.format))
+        SHOWN[args.show](argparse.Namespace(path=[str(directory / RUNS)], format=args.format, tokens=0))
+    return 0
 
 
 def _replay(args: argparse.Namespace, directory: Path) -> Run:

@@ -1,4 +1,4 @@
-"""`sglang-probe demo` replays the story and shows it as `timeline` does."""
+"""`sglang-probe demo` replays the story and shows it as `explain` or `timeline` does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def demo(root: Path, tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_it_fails_as_in_the_story_and_says_so(demo: Any, release: str) -> None:
-    done = demo("--release", release, "--format", "json")
+    done = demo("--release", release, "--show", "timeline", "--format", "json")
     assert done.returncode == 0, done.stderr
     assert "failed to start" in done.stderr
     (run,) = json.loads(done.stdout)["runs"]
@@ -51,8 +51,14 @@ def test_a_larger_fraction_starts(demo: Any) -> None:
     assert "ready" == json.loads(done.stdout)["runs"][0]["outcome"]
 
 
+def test_it_explains_the_failure_and_the_failure_is_no_error_of_its_own(demo: Any) -> None:
+    done = demo()
+    assert done.returncode == 0, done.stderr
+    assert "CAUSE: weights exceed the static budget" in done.stdout
+
+
 def test_it_prints_a_timeline_for_a_person(demo: Any) -> None:
-    done = demo("--disable-custom-all-reduce")
+    done = demo("--show", "timeline", "--disable-custom-all-reduce")
     assert done.returncode == 0, done.stderr
     assert "FAILED in kv.profile" in done.stdout
     assert "allreduce.buffers" not in done.stdout
