@@ -56,3 +56,27 @@ def exception_type(name: str | None) -> str:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return "1 file" or "2 files"."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def added(*counts: int) -> str:
+    """Return the sum of bytes as it comes out of the figures that `gib` prints: -20.603 + 0.020 is -20.583."""
+    total = sum(map(_thousandths, counts)) / 1000
+    return "0.000" if total == 0 else f"{total:.3f}"
+
+
+def shares(parts: Sequence[int], start: int, end: int) -> list[str]:
+    """Return parts of bytes as GiB whose figures add up: those of `start` less those of `parts` are those of `end`.
+
+    `start` - the sum of `parts` is `end` but for what is not known; the last decimal of a part may be off by one.
+    Worked example: 139.797 - 0.512 - 0.092 - 0.883 - 0.033 + 0.002 is 138.279, and 138.280 is left: 0.882 is printed.
+    """
+    cut = [count * 1000 // GIB for count in parts]
+    rest = _thousandths(start) - _thousandths(end) - sum(cut)
+    by_remainder = sorted(range(len(parts)), key=lambda place: -(parts[place] * 1000 % GIB))
+    for place in by_remainder[: max(rest, 0)]:
+        cut[place] += 1
+    return [f"{one / 1000:.3f}" if one else "0.000" for one in cut]
+
+
+def _thousandths(count: int) -> int:
+    return round(float(f"{count / GIB:.3f}") * 1000)

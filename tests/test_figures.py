@@ -47,3 +47,22 @@ def test_a_count_agrees_with_its_noun(count: int, shown: str) -> None:
 )
 def test_a_long_list_says_how_much_longer_it_is(names: list[str], shown: str) -> None:
     assert figures.listed(names, 2) == shown
+
+
+sizes = st.integers(min_value=-(1 << 40), max_value=1 << 40)
+
+
+@given(st.lists(sizes, min_size=1, max_size=6), sizes)
+def test_parts_are_printed_so_that_they_re_add(parts: list[int], start: int) -> None:
+    end = start - sum(parts)
+    printed = figures.shares(parts, start, end)
+
+    assert float(figures.gib(end)) == pytest.approx(float(figures.gib(start)) - sum(map(float, printed)), abs=1e-6)
+    assert [float(one) for one in printed] == pytest.approx([part / (1 << 30) for part in parts], abs=0.0011)
+
+
+@given(sizes, sizes)
+def test_a_sum_is_that_of_the_figures_printed(one: int, other: int) -> None:
+    added = float(figures.added(one, other))
+
+    assert added == pytest.approx(float(figures.gib(one)) + float(figures.gib(other)), abs=1e-6)

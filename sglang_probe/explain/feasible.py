@@ -16,7 +16,7 @@ from sglang_probe.explain.formula import terms_of
 from sglang_probe.explain.model import Basis
 from sglang_probe.explain.set_aside import rule_of_thumb, taken_after
 from sglang_probe.explain.subject import Seat, Subject
-from sglang_probe.figures import gib, number
+from sglang_probe.figures import gib
 from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
 
 
@@ -88,10 +88,20 @@ def highest_of(subject: Subject, seat: Seat) -> Bound | None:
     needs = max(thumb.bytes, measured or 0)
     so_far = "" if measured is None else f"; of it the start took {gib(measured)} GiB (measured)"
     says = (
-        f"SGLang's own rule of thumb sets {gib(thumb.bytes)} GiB aside for graphs and activations at"
-        f" --chunked-prefill-size {number(thumb.knobs.prefill_tokens)} (assumed){so_far}"
+        f"SGLang's own rule of thumb sets {gib(thumb.bytes)} GiB aside for graphs and activations (assumed:"
+        f" {thumb.formula}){so_far}"
     )
     return Bound(1 - needs / pre_load, needs, "assumed", says)
+
+
+def at_least(value: float) -> str:
+    """Return the least fraction of four decimals that is not below a bound."""
+    return f"{_up(value, 4):.4f}"
+
+
+def at_most(value: float) -> str:
+    """Return the largest fraction of four decimals that is not above a bound."""
+    return f"{_down(value, 4):.4f}"
 
 
 def _up(value: float, decimals: int) -> float:

@@ -34,7 +34,7 @@ def levers_of(subject: Subject, seat: Seat, interval: Interval | None) -> list[L
         return [moved]
     room = None if interval is None or interval.empty_by_bytes is None else -interval.empty_by_bytes
     found = [lever for find in _FINDERS for lever in find(subject, seat)]
-    judged = [_judged(lever, seat, room) for lever in found]
+    judged = [_judged(lever, room) for lever in found]
     return sorted(judged, key=lambda lever: (not lever.enough, -(lever.gain_bytes or 0)))
 
 
@@ -50,18 +50,18 @@ def _fraction(seat: Seat, interval: Interval | None) -> Lever | None:
         gain_bytes=outcome.gain_bytes,
         gain_tokens=outcome.gain_tokens,
         enough=outcome.starts,
+        basis="measured" if interval is None or interval.highest is None else interval.highest.basis,
         says=f"the budget is then {gib(outcome.rest_bytes)} GiB{tokens}",
     )
 
 
-def _judged(lever: Lever, seat: Seat, room: int | None) -> Lever:
-    """Say whether a lever is enough, and how many tokens its gain is."""
-    token, gain = token_bytes(seat.worker), lever.gain_bytes or 0
+def _judged(lever: Lever, room: int | None) -> Lever:
+    """Say whether a lever is enough. What it gives in tokens hangs on the fraction that is then chosen."""
+    gain = lever.gain_bytes or 0
     return Lever(
         flag=lever.flag,
         value=lever.value,
         gain_bytes=lever.gain_bytes,
-        gain_tokens=None if token is None else gain // token,
         enough=None if room is None else room + gain > 0,
         basis=lever.basis,
         says=lever.says,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -15,7 +16,7 @@ from sglang_probe.explain.phrases import signed
 from sglang_probe.explain.titles import TITLES
 from sglang_probe.figures import listed, number
 from sglang_probe.report.footer import read_footer
-from sglang_probe.report.header import STYLES, run_name
+from sglang_probe.report.header import STYLES, first_error, run_name
 from sglang_probe.report.layout import WIDTH, field, page, paragraph
 from sglang_probe.report.outcome import MANY, headline
 from sglang_probe.timeline.model import Run, Timeline
@@ -51,7 +52,12 @@ def explain_text(
 
 def _head(run: Run, width: int, now: datetime | None, several: bool) -> list[Text]:
     lines = field("run", run_name(run, several), width, "bold")
-    return lines + field("outcome", headline(run, now), width, STYLES.get(run.outcome, "yellow"))
+    lines += field("outcome", headline(run, now), width, STYLES.get(run.outcome, "yellow"))
+    if run.failure is not None:
+        lines += field("error", first_error(run.failure), width)
+    if run.provenance.command:
+        lines += field("command", shlex.join(run.provenance.command), width)
+    return lines
 
 
 def _finding(finding: Finding, width: int, size: int) -> list[Text]:

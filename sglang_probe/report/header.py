@@ -14,7 +14,7 @@ from sglang_probe.report.layout import field, paragraph
 from sglang_probe.report.outcome import MANY, headline, why
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.health import MISSING
-from sglang_probe.timeline.model import Provenance, Run
+from sglang_probe.timeline.model import Failure, Provenance, Run
 
 VERSIONS = {"torch": "torch", "cuda": "CUDA", "nccl": "NCCL", "driver": "driver", "python": "Python"}
 STYLES = {"ready": "green", "failed": "bold red", "died": "bold red"}
@@ -29,8 +29,7 @@ def run_header(
     reason = why(run)
     lines += field("why", reason, width, "bold") if reason is not None else []
     if run.failure is not None:
-        first = next(iter((run.failure.message or "").splitlines()), "without a message")
-        lines += field("error", f"{exception_type(run.failure.type)}: {first}", width)
+        lines += field("error", first_error(run.failure), width)
     for what, who in _later(run):
         lines += field("later", f"{listed(who, MANY)}: {what}", width)
     lines += field("versions", _versions(run.provenance), width)
@@ -45,6 +44,12 @@ def run_header(
         style = "bold red" if _is_blind(run) else "yellow"
         lines += paragraph(f"PROBE: {loud}", width, hanging=" " * 7, style=style)
     return lines
+
+
+def first_error(failure: Failure) -> str:
+    """Return the type of an exception and the first line of what it says."""
+    first = next(iter((failure.message or "").splitlines()), "without a message")
+    return f"{exception_type(failure.type)}: {first}"
 
 
 def _is_blind(run: Run) -> bool:

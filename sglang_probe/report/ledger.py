@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
-from sglang_probe.figures import GIB, UNKNOWN, gib, listed, number
+from sglang_probe.figures import GIB, UNKNOWN, gib, listed, number, shares
 from sglang_probe.report.layout import paragraph
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.ledger_rows import KEYS
@@ -138,7 +138,7 @@ def pre_load_lines(process: Process, width: int, indent: str) -> list[Text]:
 def _way(way: PreLoad) -> Iterator[str]:
     """Worked example: 139.797 idle free - 0.512 context - 0.092 world group ... = 138.280 pre-load memory."""
     if way.idle_free_bytes is not None and way.other_bytes is not None:
-        terms = "".join(_term(name, taken) for name, taken in _taken(way) if taken is not None and abs(taken) >= SHOWN)
+        terms = _terms(way)
         # With others on the card it was not idle, and what was free is no property of it.
         shared = way.unlisted_bytes is not None and way.unlisted_bytes > OTHERS
         first = "free before this process" if shared else "idle free"
@@ -169,8 +169,12 @@ def _taken(way: PreLoad) -> tuple[tuple[str, int | None], ...]:
     )
 
 
-def _term(name: str, taken: int) -> str:
-    return f" {'+' if taken < 0 else '-'} {gib(abs(taken))} {name}"
+def _terms(way: PreLoad) -> str:
+    """Return what was taken on the way, in figures that add up."""
+    known = [(name, taken) for name, taken in _taken(way) if taken is not None]
+    figures = shares([taken for _, taken in known], way.idle_free_bytes or 0, way.pre_load_bytes or 0)
+    shown = [(name, figure) for (name, _), figure in zip(known, figures, strict=True) if float(figure)]
+    return "".join(f" {'+' if figure.startswith('-') else '-'} {figure.lstrip('-')} {name}" for name, figure in shown)
 
 
 def _tokens(way: PreLoad) -> str:

@@ -96,7 +96,7 @@ def _on(run: Run, alike: Sequence[Process]) -> str:
         who = process_name(alike[0]) if alike else run.failed_label
         return f" on {who}" if who else ""
     if len(alike) == size:
-        return f" on all {size} ranks"
+        return " on both ranks" if size == 2 else f" on all {size} ranks"
     return f" on {len(alike)} of {size} ranks"
 
 

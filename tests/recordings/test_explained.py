@@ -22,7 +22,7 @@ CAUSES = {
     "oom-weights": ["foreign_tenant", "out_of_memory"],
     "poisoned": ["not_memory"],
     "sigkill": ["not_memory"],
-    "tenant": ["foreign_tenant", "rank_spread"],
+    "tenant": ["foreign_tenant"],
 }
 
 

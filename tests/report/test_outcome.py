@@ -45,7 +45,7 @@ def budget_of(run: Run, label: str) -> Budget:
 def test_a_negative_budget_is_told_with_where_sglang_raised_and_how_many_ranks(story: Timeline) -> None:
     (run,) = story.runs
 
-    assert "FAILED in kv.profile on all 2 ranks: the budget is negative; SGLang raised in kv.pool" == headline(run)
+    assert "FAILED in kv.profile on both ranks: the budget is negative; SGLang raised in kv.pool" == headline(run)
     assert "FAILED in kv.profile on TP1: the" in headline(with_budgets(story, TP0=None))
 
 
@@ -58,7 +58,7 @@ def test_a_budget_that_leaves_less_than_a_token_is_not_called_negative(story: Ti
 def test_an_error_elsewhere_is_counted_over_the_ranks_that_raised_alike(story: Timeline) -> None:
     (run,) = changed(with_timeline(story, with_budgets(story, TP0=None, TP1=None)), failed_phase="kv.pool").runs
 
-    assert "FAILED in kv.pool on all 2 ranks" == headline(run)
+    assert "FAILED in kv.pool on both ranks" == headline(run)
     assert "FAILED in dist.init on TP0" == headline(msgspec.structs.replace(run, failed_phase="dist.init"))
 
 

@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sglang_probe.explain.model import Finding
-from sglang_probe.explain.rules import advice, allreduce, budget, devices, endings, fraction, memory, ranks, tenants
+from sglang_probe.explain.rules import (
+    advice,
+    allreduce,
+    budget,
+    devices,
+    endings,
+    fraction,
+    memory,
+    ranks,
+    serving,
+    tenants,
+)
 from sglang_probe.explain.subject import Subject
 
 Rule = Callable[[Subject], Iterable[Finding]]
@@ -32,13 +43,13 @@ RULES: Final[tuple[Rule, ...]] = (
     memory.activation_reserve,
     memory.fragmentation,
     memory.growth,
+    serving.kv_cache,
     allreduce.custom_all_reduce,
     endings.not_memory,
     endings.unfinished,
     advice.advice,
     allreduce.before_the_weights,
-    endings.kv_cache,
-    endings.incomplete,
+    serving.incomplete,
 )
 LAST: Final[Rule] = endings.unexplained
 """Asked where none of them names a cause of a failure."""

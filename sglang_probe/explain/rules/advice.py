@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from sglang_probe.explain.feasible import interval_of
+from sglang_probe.explain.feasible import at_least, interval_of
 from sglang_probe.explain.model import Confidence, Finding
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.phrases import mib
@@ -50,8 +50,8 @@ def _raise(subject: Subject) -> Finding:
     interval = None if seat is None or not subject.budget_failed else interval_of(subject, seat)
     if seat is None or interval is None or contradicts(seat):
         return _finding(RAISE, f"This cannot be confirmed: {UNCOMPUTED}.", "possible")
-    lowest = f"{interval.lowest:.4f}"
-    right = f"Arithmetically right, for above {lowest} something is left"
+    lowest = at_least(interval.lowest)
+    right = f"Arithmetically right, for from {lowest} on something is left"
     if elsewhere is not None:
         given = fraction(seat.budget.mem_fraction_static)
         return _finding(RAISE, f"{right}, and diagnostically wrong: {elsewhere}, and {given} would do without that.")
@@ -60,7 +60,9 @@ def _raise(subject: Subject) -> Finding:
         return _finding(
             RAISE, f"{right}, and no help: no fraction leaves enough for what follows, by {short} GiB.", "likely"
         )
-    return _finding(RAISE, f"Right here. It does not say that it must be above {lowest}, nor how high it may go.")
+    named = seat.budget.minimum_viable_fraction_printed is not None
+    unsaid = "It does not say how high it may go." if named else f"It does not say how far: at least {lowest}."
+    return _finding(RAISE, f"Right here. {unsaid}")
 
 
 def _lower(subject: Subject) -> Finding:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from sglang_probe.explain.counterfactual import given_back
 from sglang_probe.explain.model import Finding, Lever
-from sglang_probe.explain.phrases import signed
+from sglang_probe.explain.oom import shortage_of
+from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.subject import Subject, label, labels
-from sglang_probe.figures import fraction, gib, listed, number
+from sglang_probe.figures import added, fraction, gib, listed, number, shares
 from sglang_probe.timeline.model import PreLoad, Process, Step
 
 _NO_GROUP: Final = (None, 1)
+OTHERS: Final = 64 << 20
+"""Bytes in use before the process: with more, the card was not idle."""
+ASSUMED_IDLE: Final = "nothing was read before the CUDA context; the card was idle, by the figures adding up"
 
 
 def custom_all_reduce(subject: Subject) -> Iterator[Finding]:
@@ -23,7 +28,7 @@ def custom_all_reduce(subject: Subject) -> Iterator[Finding]:
         for process in subject.ranks
         if process.pre_load is not None and process.pre_load.custom_allreduce_bytes is not None
     }
-    if any(costs.values()):
+    if any(costs.values()) and not _asked_elsewhere(subject):
         yield _cost(subject, costs)
     disabled: defaultdict[tuple[str, str], list[Process]] = defaultdict(list)
     for process in subject.ranks:
@@ -42,6 +47,11 @@ def custom_all_reduce(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def _asked_elsewhere(subject: Subject) -> bool:
+    """Say whether the run failed of something that no buffer can have to do with."""
+    return subject.failed and not subject.budget_failed and shortage_of(subject) is None
+
+
 def _cost(subject: Subject, costs: dict[str, int]) -> Finding:
     most, least = max(costs.values()), min(costs.values())
     span = gib(most) if gib(most) == gib(least) else f"{gib(least)} to {gib(most)}"
@@ -51,7 +61,7 @@ def _cost(subject: Subject, costs: dict[str, int]) -> Finding:
         severity="error" if effect.cause else "info",
         ranks=() if len(costs) == len(subject.ranks) else tuple(costs),
         says=f"The custom all-reduce cost {span} GiB on each rank.{effect.says}",
-        numbers={"custom_allreduce_bytes": costs},
+        numbers={"custom_allreduce_bytes": most, "custom_allreduce_bytes_by_rank": costs, **effect.numbers},
         formula=effect.formula,
         lever=effect.lever,
         confidence="certain" if _separable(subject) else "likely",
@@ -65,9 +75,12 @@ class _Effect(NamedTuple):
     formula: str | None = None
     cause: bool = False
     lever: Lever | None = None
+    numbers: Mapping[str, int | None] = MappingProxyType({})
 
 
 def _effect(subject: Subject, costs: dict[str, int]) -> _Effect:
+    if shortage_of(subject) is not None:
+        return _on_shortage(subject, costs)
     outcome, seat = given_back(subject, costs), subject.tightest
     if outcome is None or seat is None:
         return _Effect()
@@ -75,12 +88,15 @@ def _effect(subject: Subject, costs: dict[str, int]) -> _Effect:
     gain, cost = gib(outcome.gain_bytes), gib(costs.get(seat.label))
     says = f" It lowers the KV budget by {gain} GiB{'' if tokens is None else f', {number(tokens)} KV tokens'}."
     formula = f"{cost} x {fraction(seat.budget.mem_fraction_static)} = {gain} GiB"
+    numbers = {"rest_gain_bytes": outcome.gain_bytes, "custom_allreduce_tokens": tokens}
     if not subject.budget_failed or outcome.proves_nothing:
-        return _Effect(says, formula)
-    rest = gib(outcome.rest_bytes)
-    formula += f"; rest without it = {gib(seat.budget.rest_bytes)} {signed(outcome.gain_bytes)} = {rest} GiB"
+        return _Effect(says, formula, numbers=numbers)
+    before = seat.budget.rest_bytes or 0
+    rest = added(before, outcome.gain_bytes)
+    formula += f"; rest without it = {gib(before)} + {gain} = {rest} GiB"
     if not outcome.starts:
-        return _Effect(f"{says} It cannot be the cause: without it the budget would still be {rest} GiB.", formula)
+        says += f" It cannot be the cause: without it the budget would still be {rest} GiB."
+        return _Effect(says, formula, numbers=numbers)
     lever = Lever(
         flag="--disable-custom-all-reduce",
         gain_bytes=outcome.gain_bytes,
@@ -88,7 +104,22 @@ def _effect(subject: Subject, costs: dict[str, int]) -> _Effect:
         enough=True,
         says="gives back what it took before the weights; small all-reduces get slower",
     )
-    return _Effect(f"{says} Without it this server would have started.", formula, True, lever)
+    return _Effect(f"{says} Without it this server would have started.", formula, True, lever, numbers)
+
+
+def _on_shortage(subject: Subject, costs: dict[str, int]) -> _Effect:
+    """Of an allocation that failed: would it have fitted without?"""
+    shortage = shortage_of(subject)
+    short = None if shortage is None else shortage.short_bytes
+    if shortage is None or short is None:
+        return _Effect()
+    if costs.get(shortage.label, 0) < short:
+        return _Effect(f" It cannot be the cause: {shortage.label} was short by {mib(short)}.")
+    return _Effect(
+        f" {shortage.label} was short by {mib(short)}, so this one allocation would have fitted without it; others"
+        " would"
+        " have followed."
+    )
 
 
 def _tokens(way: PreLoad | None, fallback: int | None) -> int | None:
@@ -110,24 +141,21 @@ def _stayed_disabled(step: Step) -> bool:
 def before_the_weights(subject: Subject) -> Iterator[Finding]:
     """Why the engine's total is less than what an idle card has free: the way to the pre-load memory."""
     ways = [(process, process.pre_load) for process in subject.ranks if process.pre_load is not None]
-    if not ways:
-        return
+    if not ways or (subject.failed and not subject.budget_failed):
+        return  # then it is not what is asked
     process, way = min(ways, key=lambda pair: pair[1].pre_load_bytes or 0)
     parts = _parts(way)
     if way.pre_load_bytes is None or not parts:
         return
     total, name = _idle(process, way, parts)
-    taken = sum(size for size, _ in parts)
-    shown = "".join(f" - {gib(size)} {what}" if size >= 0 else f" + {gib(-size)} {what}" for size, what in parts)
-    poorest = f" It is the least of {len(ways)} ranks'." if len({one.pre_load_bytes for _, one in ways}) > 1 else ""
+    lost = gib(sum(size for size, _ in parts)) if total is None else added(total, -way.pre_load_bytes)
     begin = "" if total is None else f"{gib(total)} GiB {name}; "
     yield Finding(
         rule="before_the_weights",
         severity="info",
         ranks=(label(process),),
-        says=f"{begin}{gib(taken)} went to {listed([what for size, what in parts if size > 0], 6)} before any"
-        " weight was loaded:"
-        f" the engine's total is the {gib(way.pre_load_bytes)} GiB that were left.{poorest}",
+        says=f"{begin}{lost} GiB went to {listed([what for size, what in parts if size > 0], 6)} before any weight was"
+        f" loaded: the engine's total is the {gib(way.pre_load_bytes)} GiB that were left.{_others(ways, way)}",
         numbers={
             "idle_free_bytes": way.idle_free_bytes,
             "context_bytes": way.context_bytes,
@@ -136,10 +164,32 @@ def before_the_weights(subject: Subject) -> Iterator[Finding]:
             "custom_allreduce_bytes": way.custom_allreduce_bytes,
             "other_bytes": way.other_bytes,
             "pre_load_bytes": way.pre_load_bytes,
+            "pre_load_bytes_by_rank": {label(one): its.pre_load_bytes for one, its in ways},
         },
-        formula=None if total is None else f"{gib(total)}{shown} = {gib(way.pre_load_bytes)} GiB",
+        formula=None if total is None else _formula(way.pre_load_bytes, total, parts),
+        notes=() if total is None or total == way.idle_free_bytes else (ASSUMED_IDLE,),
         confidence="certain" if way.not_separable is None and total == way.idle_free_bytes else "likely",
     )
+
+
+def _formula(left: int, total: int, parts: list[tuple[int, str]]) -> str:
+    figures = shares([size for size, _ in parts], total, left)
+    terms = (
+        f" {'+' if figure.startswith('-') else '-'} {figure.lstrip('-')} {what}"
+        for figure, (_, what) in zip(figures, parts, strict=True)
+    )
+    return f"{gib(total)}{''.join(terms)} = {gib(left)} GiB"
+
+
+def _others(ways: list[tuple[Process, PreLoad]], least: PreLoad) -> str:
+    """Say what was left on the ranks that are not the poorest, and which part makes the difference."""
+    richest, way = max(ways, key=lambda pair: pair[1].pre_load_bytes or 0)
+    if way.pre_load_bytes is None or gib(way.pre_load_bytes) == gib(least.pre_load_bytes):
+        return ""
+    theirs = {what: size for size, what in _parts(way)}
+    apart = [what for size, what in _parts(least) if gib(size) != gib(theirs.get(what))]
+    where = f" ({', '.join(f'{gib(theirs.get(what))} for its {what}' for what in apart[:2])})" if apart else ""
+    return f" It is the least of {len(ways)} ranks; {label(richest)} was left {gib(way.pre_load_bytes)}{where}."
 
 
 def _parts(way: PreLoad) -> list[tuple[int, str]]:
@@ -158,7 +208,7 @@ def _parts(way: PreLoad) -> list[tuple[int, str]]:
 def _idle(process: Process, way: PreLoad, parts: list[tuple[int, str]]) -> tuple[int | None, str]:
     """Return what was free before the run, as read; else the device's total, where the parts lead from it on."""
     if way.idle_free_bytes is not None:
-        others = any(one.kind == "foreign" for one in process.neighbours)
+        others = way.unlisted_bytes is not None and way.unlisted_bytes >= OTHERS
         return way.idle_free_bytes, "were free before this process" if others else "were free on the idle card"
     total = None if process.device is None else process.device.total_bytes
     if total is not None and way.pre_load_bytes == total - sum(size for size, _ in parts):

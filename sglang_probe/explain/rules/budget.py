@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sglang_probe.explain.feasible import Interval, interval_of
+from sglang_probe.explain.feasible import Interval, at_least, at_most, interval_of
 from sglang_probe.explain.levers import levers_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.phrases import budget_formula, on_ranks
@@ -103,16 +103,17 @@ def _direction(interval: Interval | None) -> str:
     """Say whether raising the fraction is right here."""
     if interval is None:
         return "Whether another fraction helps cannot be computed: a floor or an unknown term decides."
-    lowest = f"{interval.lowest:.4f}"
+    lowest = at_least(interval.lowest)
     if interval.lowest >= 1:
-        return f"No fraction helps: it would have to be above {lowest}."
-    if interval.empty_by_bytes is not None and interval.highest is not None:
+        return f"No fraction helps: it would have to be above 1 ({interval.lowest:.4f})."
+    top = interval.highest
+    if interval.empty_by_bytes is not None and top is not None:
         return (
-            f"No fraction works: it must be above {lowest} and at most {interval.highest.fraction:.4f}:"
-            f" empty by {gib(interval.empty_by_bytes)} GiB."
+            f"No fraction works: it would have to be at least {lowest}, and at most {at_most(top.fraction)} to leave"
+            f" room for what follows: empty by {gib(interval.empty_by_bytes)} GiB."
         )
-    top = "" if interval.highest is None else f" and at most {interval.highest.fraction:.4f}"
-    return f"This is a start-up shortage: raise --mem-fraction-static; it must be above {lowest}{top}."
+    bound = "" if top is None else f", and by SGLang's own rule of thumb at most {at_most(top.fraction)}"
+    return f"This is a start-up shortage: raise --mem-fraction-static; it must be at least {lowest}{bound}."
 
 
 def _formula(seat: Seat) -> str:
@@ -152,19 +153,15 @@ def _numbers(seat: Seat, interval: Interval | None) -> dict[str, Any]:
 def _notes(seat: Seat, interval: Interval | None) -> Iterator[str]:
     budget, token = seat.budget, token_bytes(seat.worker)
     if interval is not None:
-        room = f"{number(interval.tokens)} tokens" if interval.tokens else "an empty cache"
-        yield f"at {interval.lowest:.4f} there is room for {room}; a usable fraction lies above it"
+        room = f"{number(interval.tokens)} tokens just fit" if interval.tokens else "the cache is just empty"
+        yield f"at {interval.lowest:.6f} {room}"
         if interval.highest is None:
             yield (
-                "the upper bound is not known: no graph was captured, and the arguments do not say what SGLang"
-                " sets aside"
+                "the upper bound is not known: no graph was captured, and the arguments do not say what SGLang sets"
+                " aside"
             )
         else:
             yield f"upper bound: {interval.highest.says}"
-        top = interval.highest
-        if top is not None and token and interval.empty_by_bytes is None:
-            tokens = round((top.fraction - seat_lowest(seat)) * interval.pre_load_bytes) // token
-            yield f"at {top.fraction:.4f} there would be about {number(tokens)} tokens of {number(token)} B"
     if token is None:
         yield (
             "the bytes of a token are not known: SGLang raised before it computed them; `diff` and `plan"
@@ -181,8 +178,3 @@ def _notes(seat: Seat, interval: Interval | None) -> Iterator[str]:
         yield "verified: these terms reproduce SGLang's own result exactly"
     elif budget.verified_reason:
         yield f"not verified: {budget.verified_reason}"
-
-
-def seat_lowest(seat: Seat) -> float:
-    """Return the fraction at which a rank's KV cache is empty."""
-    return 1.0 if seat.budget.minimum_viable_fraction is None else seat.budget.minimum_viable_fraction

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from sglang_probe.explain.counterfactual import Outcome, given_back
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.phrases import gpu
 from sglang_probe.explain.subject import Subject, label, labels
-from sglang_probe.figures import gib, listed
+from sglang_probe.figures import gib, listed, number
 from sglang_probe.timeline.model import Neighbour, Process
 
 ON_GPUS = "cuda"
@@ -45,27 +46,36 @@ def stray_context(subject: Subject) -> Iterator[Finding]:
         for neighbour in process.neighbours:
             other = own.get((process.host, neighbour.pid))
             if neighbour.kind == "run" and (other is None or not _same_device(process, other)):
-                yield _stray(process, neighbour, other)
+                yield _stray(subject, process, neighbour, other)
 
 
-def _stray(process: Process, neighbour: Neighbour, other: Process | None) -> Finding:
+def _stray(subject: Subject, process: Process, neighbour: Neighbour, other: Process | None) -> Finding:
     name = label(other) if other is not None else neighbour.name or "a process of this run"
     size = neighbour.bytes if neighbour.bytes is not None else neighbour.peak_bytes
     held = "memory" if size is None else f"{gib(size)} GiB"
     home = "has no device of its own" if other is None or other.label is None else f"belongs on {gpu(other)}"
+    effect = None if size is None else given_back(subject, {label(process): size})
     return Finding(
         rule="stray_context",
         severity="warning",
         ranks=(label(process),),
-        says=f"{name} (pid {neighbour.pid}) holds {held} on {gpu(process)}, where it does not belong: it {home}. A CUDA"
-        " context costs about half a GiB, and it is gone from this rank's budget",
+        says=f"{name} (pid {neighbour.pid}) holds {held} on {gpu(process)}, where it does not belong: it {home}. Most"
+        f" often that is a CUDA context, of about half a GiB. {_cost(effect)}",
         numbers={"pid": neighbour.pid, "bytes": size},
         lever=Lever(
-            gain_bytes=size,
+            gain_bytes=None if effect is None else effect.gain_bytes,
+            gain_tokens=None if effect is None else effect.gain_tokens,
             says="find what touches that device in this process: a torch call without an index, before set_device",
         ),
         confidence="certain",
     )
+
+
+def _cost(effect: Outcome | None) -> str:
+    if effect is None:
+        return "It is gone from this rank's budget."
+    tokens = "" if not effect.gain_tokens else f", {number(effect.gain_tokens)} KV tokens"
+    return f"It costs {gib(effect.gain_bytes)} GiB of KV budget{tokens}."
 
 
 def _same_device(process: Process, other: Process) -> bool:

@@ -11,7 +11,6 @@ from sglang_probe.explain.oom_message import is_host_memory
 from sglang_probe.explain.phrases import gpu, on_ranks
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, fraction, gib, listed, number
-from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Process, Step
 
 PLENTY: Final = 1 << 30
@@ -87,65 +86,6 @@ def unexplained(subject: Subject) -> Iterator[Finding]:
         notes=tuple(_missing(subject)),
         confidence="certain",
     )
-
-
-def kv_cache(subject: Subject) -> Iterator[Finding]:
-    """What the server serves with, and what limited it."""
-    if subject.run.outcome != "ready":
-        return
-    kvs = [(process, worker) for process in subject.ranks for worker in process.workers
-           if worker.worker == "target" and worker.kv is not None and worker.kv.tokens is not None]  # fmt: skip
-    if not kvs:
-        return
-    process, worker = min(kvs, key=lambda pair: (pair[1].kv.tokens if pair[1].kv is not None else 0) or 0)
-    kv = worker.kv
-    if kv is None:
-        return
-    token = token_bytes(worker)
-    size = "" if kv.bytes is None else f", {gib(kv.bytes)} GiB on each rank"
-    each = "" if token is None else f" of {number(token)} B"
-    yield Finding(
-        rule="kv_cache",
-        severity="info",
-        says=f"The KV cache has {number(kv.tokens)} tokens{each}{size}."
-        f" {_limit(kv.limited_by, kv.max_total_tokens_given)}",
-        numbers={
-            "tokens": kv.tokens,
-            "bytes": kv.bytes,
-            "bytes_per_token": token,
-            "limited_by": kv.limited_by,
-            "profiled_tokens": kv.profiled_tokens,
-            "free_bytes": next((step.free_bytes for step in process.steps if step.phase == "scheduler.init"), None),
-        },
-        confidence="certain" if kv.limited_by is not None else "likely",
-    )
-
-
-def incomplete(subject: Subject) -> Iterator[Finding]:
-    """What was recorded is not all: findings may be missing, and none of them is wrong for it."""
-    run = subject.run
-    says = list(run.health.says)
-    if run.unread_files:
-        says.append(f"{number(run.unread_files)} files of this run were not given")
-    if says:
-        yield Finding(
-            rule="incomplete",
-            severity="warning",
-            says=f"The record is not complete: {'; '.join(says[:4])}. What is said here holds; there may be more.",
-            numbers={"lost_events": run.health.lost_events, "missing": [one.world_rank for one in run.missing]},
-            confidence="certain",
-        )
-
-
-def _limit(limited_by: str | None, cap: int | None) -> str:
-    known = {
-        "memory": "Memory limits it: a higher --mem-fraction-static gives more, as far as serving leaves room",
-        "max_total_tokens": f"--max-total-tokens {number(cap)} limits it, not memory",
-        "pp_min": "The poorest pipeline stage limits it",
-        "target": "The target's number of tokens limits it",
-        "post_capture": "It was sized again from what the graphs left",
-    }
-    return known.get(limited_by or "", "What limits it is not known")
 
 
 def _anchor(subject: Subject) -> tuple[Process | None, Step | None]:
@@ -253,7 +193,7 @@ def _peers(subject: Subject) -> tuple[str, ...]:
     run = subject.run
     if run.lost_peer and run.failure is not None:
         first = next(iter((run.failure.message or "").splitlines()), "")
-        return (f"the first error only reports a lost peer ({first[:120]}): it is a consequence",)
+        return (f"the first error only reports a lost peer ({first[:300]}): it is a consequence",)
     return ()
 
 

@@ -124,8 +124,7 @@ def _doubts(seat: Seat) -> Iterator[str]:
     body = None if profile is None else profile.attributes.get("body")
     if body is not None and body not in FORMULAS:
         yield (
-            f"the body of SGLang's budget function ({body}) is none of those that were read: it was changed, or"
-            " is new"
+            f"the body of SGLang's budget function ({body}) is none of those that were read: it was changed, or is new"
         )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+from sglang_probe.explain.feasible import highest_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.oom import Shortage, shortage_of
 from sglang_probe.explain.oom_message import OutOfMemory, parse
@@ -76,18 +77,17 @@ def activation_reserve(subject: Subject) -> Iterator[Finding]:
     if least >= thumb.bytes * SCARCE:
         return
     seat = next((one for one in subject.seats if one.process is process), None)
+    lever = _lowered(subject, seat, thumb.bytes - least)
+    turn = " This is a run-time shortage to come: lower --mem-fraction-static, do not raise it." if lever.flag else ""
     yield Finding(
         rule="activation_reserve",
         severity="warning",
         ranks=(label(process),),
-        says=f"{gib(least)} GiB are free after the start, and SGLang itself would set {gib(thumb.bytes)} GiB aside"
-        " for graphs"
-        " and activations of a server with these flags: a long prefill may run out of memory. This is a run-time"
-        " shortage"
-        " to come: lower --mem-fraction-static, do not raise it",
+        says=f"{gib(least)} GiB are free after the start, and SGLang itself would set {gib(thumb.bytes)} GiB aside for"
+        f" graphs and activations of a server with these flags: a long prefill may run out of memory.{turn}",
         numbers={"free_bytes": least, "set_aside_bytes": thumb.bytes},
         formula=f"SGLang's rule of thumb: {thumb.formula}",
-        lever=_lowered(seat, thumb.bytes - least),
+        lever=lever,
         confidence="possible",
     )
 
@@ -180,15 +180,15 @@ def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
 def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
     seat = next((one for one in subject.seats if one.process is shortage.process), None)
     if shortage.short_bytes is not None:
-        yield _lowered(seat, shortage.short_bytes)
+        yield _lowered(subject, seat, shortage.short_bytes)
     batch = decode_max_bs(subject)
     if batch and batch > 1:
         yield Lever(
             flag="--cuda-graph-max-bs",
             value=max(batch // 2, 1),
             basis="scaled",
-            says=f"buffers and graphs grow with the largest batch, {batch}; half of it needs about half of what"
-            " was wanted here",
+            says=f"buffers and graphs grow with the largest batch, {batch}; half of it needs about half of what was"
+            " wanted here",
             gain_bytes=shortage.wanted_bytes // 2 or None,
         )
 
@@ -207,36 +207,33 @@ def _load_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
         return
     seat = next((one for one in subject.seats if one.process is shortage.process), None)
     if shortage.short_bytes is not None:
-        yield _lowered(seat, shortage.short_bytes)
+        yield _lowered(subject, seat, shortage.short_bytes)
 
 
-def _lowered(seat: Seat | None, short: int) -> Lever:
-    """Return the fraction that leaves `short` bytes more beside the static budget."""
+def _lowered(subject: Subject, seat: Seat | None, short: int) -> Lever:
+    """Return a fraction that leaves `short` bytes more beside the static budget, and what SGLang would set aside."""
     budget = None if seat is None else seat.budget
-    if budget is None or not budget.pre_load_bytes or budget.mem_fraction_static is None:
-        return Lever(
-            flag="--mem-fraction-static",
-            gain_bytes=None,
-            says=f"lower it: {mib(short)} more are needed beside the budget",
-        )
+    if seat is None or budget is None or not budget.pre_load_bytes or budget.mem_fraction_static is None:
+        says = f"lower it: {mib(short)} more are needed beside the budget"
+        return Lever(flag="--mem-fraction-static", says=says)
     step = short / budget.pre_load_bytes
-    value = math.floor((budget.mem_fraction_static - step) * 1000) / 1000
-    lowest = budget.minimum_viable_fraction
-    if value <= (lowest if lowest is not None else 0):
+    needed = budget.mem_fraction_static - step
+    least = f"{mib(short)} / {gib(budget.pre_load_bytes)} GiB = {step:.5f} is the least"
+    top = highest_of(subject, seat)
+    value = math.floor(min(needed, 1.0 if top is None else top.fraction) * 1000) / 1000
+    if value <= (budget.minimum_viable_fraction or 0):
         return Lever(
-            gain_bytes=None,
-            says=f"no lower fraction makes that room: {value:.3f} leaves nothing for the KV cache. Free the card"
-            " first, or"
-            " serve less at once (--chunked-prefill-size, --max-running-requests)",
+            says=f"no lower fraction makes that room: {mib(short)} more beside the budget leave nothing for the KV"
+            " cache."
+            " Free the card first, or serve less at once (--chunked-prefill-size, --max-running-requests)",
         )
+    why = "more allocations follow the one that failed, so leave some beside" if top is None else f"{top.says}"
     return Lever(
         flag="--mem-fraction-static",
         value=value,
         gain_bytes=round((budget.mem_fraction_static - value) * budget.pre_load_bytes),
-        basis="measured",
-        says=f"lower it by at least {mib(short)} / {gib(budget.pre_load_bytes)} GiB = {step:.5f}; more allocations"
-        " follow the one"
-        " that failed, so leave some beside",
+        basis="measured" if top is None else top.basis,
+        says=f"lower it: {least}; {why}",
     )
 
 

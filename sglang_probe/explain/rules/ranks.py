@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.phrases import gpu, percent
-from sglang_probe.explain.rules.tenants import BALANCED
+from sglang_probe.explain.rules.tenants import BALANCED, cause_elsewhere
 from sglang_probe.explain.subject import Subject, label, labels
-from sglang_probe.figures import gib, listed
+from sglang_probe.figures import added, gib, listed
 from sglang_probe.timeline.model import Process, Step
 
 SAME_CARD: Final = 0.99
@@ -43,7 +43,11 @@ def mixed_cards(subject: Subject) -> Iterator[Finding]:
         says=f"The cards differ ({shown}). SGLang takes the minimum over the ranks, so up to {gib(lost)} GiB of"
         " the larger"
         " cards serve nothing",
-        numbers={"device_total_bytes": {label(process): total for (_, total), who in kinds.items() for process in who}},
+        numbers={
+            "device_total_bytes_by_rank": {
+                label(process): total for (_, total), who in kinds.items() for process in who
+            }
+        },
         lever=Lever(says="run on cards of one kind: CUDA_VISIBLE_DEVICES chooses them"),
         confidence="certain",
     )
@@ -60,12 +64,11 @@ def rank_spread(subject: Subject) -> Iterator[Finding]:
     gap = more - less
     yield Finding(
         rule="rank_spread",
-        severity="error" if refused else "warning",
+        severity="error" if refused and cause_elsewhere(subject) is None else "warning",
         ranks=(poor,),
-        says=f"After {place.step.phase} {poor} has {gib(less)} GiB free and {rich} {gib(more)}: {gib(gap)} GiB"
-        " less, ratio"
-        f" {less / more:.2f}. {_why(subject, place, poor, rich, gap)}{_refused(refused)}",
-        numbers={"free_bytes": dict(place.free), "ratio": less / more},
+        says=f"After {place.step.phase} {poor} has {gib(less)} GiB free and {rich} {gib(more)}: {added(more, -less)}"
+        f" GiB less, ratio {less / more:.2f}. {_why(subject, place, poor, rich, gap)}{_refused(refused)}",
+        numbers={"free_bytes": less, "free_bytes_by_rank": dict(place.free), "ratio": less / more},
         formula=f"{gib(less)} / {gib(more)} = {less / more:.3f} < {BALANCED}",
         lever=Lever(
             gain_bytes=gap,

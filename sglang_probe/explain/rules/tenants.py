@@ -15,7 +15,7 @@ from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.phrases import gpu, mib, older, signed
 from sglang_probe.explain.rules.devices import is_server
 from sglang_probe.explain.subject import Subject, label
-from sglang_probe.figures import gib, number
+from sglang_probe.figures import added, gib, number
 from sglang_probe.timeline.model import Neighbour, Process
 
 WORTH_SAYING: Final = 64 << 20
@@ -91,7 +91,7 @@ def unlisted_memory(subject: Subject) -> Iterator[Finding]:
         ranks=tuple(found),
         says=f"{gib(size)} GiB of {who}'s device were in use before this run had a context there, and no process list"
         f" names a holder: a process of another container or pid namespace, or a driver that leaked. {effect.says}.",
-        numbers={"unlisted_bytes": found},
+        numbers={"unlisted_bytes": size, "unlisted_bytes_by_rank": found},
         formula=effect.formula,
         lever=Lever(
             gain_bytes=effect.gain_bytes,
@@ -109,14 +109,16 @@ def cause_elsewhere(subject: Subject) -> str | None:
     for rule in (two_servers, foreign_tenant, unlisted_memory, left_over):
         for finding in rule(subject):
             if finding.severity == "error":
-                held: dict[str, int] = finding.numbers.get("foreign") or finding.numbers.get("unlisted_bytes") or {}
+                held: dict[str, int] = (
+                    finding.numbers.get("foreign_by_rank") or finding.numbers.get("unlisted_bytes_by_rank") or {}
+                )
                 where = "one device" if len(held) == 1 else f"{len(held)} devices"
                 return f"others hold {gib(max(held.values(), default=0))} GiB of {where}"
     return None
 
 
 def _findings(
-    subject: Subject, rule: str, mine: Callable[[Neighbour], bool], what: str, lever: Callable[[Held], str]
+    subject: Subject, rule: str, mine: Callable[[Neighbour], bool], what: str, lever: Callable[[str], str]
 ) -> Iterator[Finding]:
     held = [one for process in subject.ranks for one in _held(process, mine) if one.bytes >= WORTH_SAYING]
     by_rank: defaultdict[str, int] = defaultdict(int)
@@ -125,14 +127,14 @@ def _findings(
     if not held:
         return
     effect = effect_of(subject, by_rank)
-    worst = max(held, key=lambda one: one.bytes)
     yield Finding(
         rule=rule,
         severity=effect.severity,
         ranks=tuple(by_rank),
         says=f"{'; '.join(_described(one) for one in held[:4])}{_more(held)}: {what}. {effect.says}.",
         numbers={
-            "foreign": dict(by_rank),
+            "foreign": max(by_rank.values()),
+            "foreign_by_rank": dict(by_rank),
             "processes": [
                 {
                     "pid": one.tenant.pid,
@@ -150,7 +152,7 @@ def _findings(
             gain_bytes=effect.gain_bytes,
             gain_tokens=effect.gain_tokens,
             enough=effect.enough,
-            says=lever(worst),
+            says=lever(_in_the_way(subject, held)),
         ),
         confidence=_sure(subject, effect),
     )
@@ -185,10 +187,11 @@ def _on_budget(subject: Subject, by_rank: Mapping[str, int]) -> Effect:
             "warning", "Whether that is the cause cannot be told: a term of the budget is unknown", None, None, None
         )
     rest, gain = seat.budget.rest_bytes, outcome.gain_bytes
-    formula = f"rest without it = {gib(rest)} {signed(gain)[0]} {gib(abs(gain))} = {gib(rest + gain)} GiB"
+    after = added(rest, gain)
+    formula = f"rest without it = {gib(rest)} {signed(gain)[0]} {gib(abs(gain))} = {after} GiB"
     if outcome.starts:
         return Effect("error", "Without it this server would have started", gain, outcome.gain_tokens, True, formula)
-    says = f"It is not the cause: without it the budget would still be {gib(outcome.rest_bytes)} GiB"
+    says = f"It is not the cause: without it the budget would still be {after} GiB"
     return Effect("warning", says, gain, outcome.gain_tokens, False, formula)
 
 
@@ -237,20 +240,26 @@ def _sure(subject: Subject, effect: Effect) -> Confidence:
     return "certain" if effect.enough is not None or not subject.failed else "possible"
 
 
-def _end_it(one: Held) -> str:
-    pid = one.tenant.pid
-    return f"look at it (ps -o pid,ppid,user,lstart,cmd -p {pid}) and, if it is yours, end it (kill {pid}); we never do"
+def _in_the_way(subject: Subject, held: list[Held]) -> str:
+    """Return the pids to look at: those on the device that ran out of memory, else all of them, for SGLang takes the
+    minimum over the ranks."""
+    shortage = shortage_of(subject)
+    asked = [one for one in held if shortage is not None and label(one.process) == shortage.label] or held
+    return ",".join(dict.fromkeys(str(one.tenant.pid) for one in asked))
 
 
-def _named_server(one: Held) -> str:
-    return (
-        f"use other devices, or lower both fractions; it is pid {one.tenant.pid} (ps -o"
-        f" pid,ppid,user,lstart,cmd -p {one.tenant.pid})"
-    )
+def _end_it(pids: str) -> str:
+    ended = f"end {'them' if ',' in pids else 'it'} (kill {pids.replace(',', ' ')})"
+    return f"{_look(pids)} and, if {'they are' if ',' in pids else 'it is'} yours, {ended}; we never do"
 
 
-def _move_it(one: Held) -> str:
-    return (
-        f"see whose it is (ps -o pid,ppid,user,lstart,cmd -p {one.tenant.pid}) and move one of the two to"
-        " another device"
-    )
+def _named_server(pids: str) -> str:
+    return f"use other devices, or lower both fractions so that they fit together; {_look(pids)}"
+
+
+def _move_it(pids: str) -> str:
+    return f"{_look(pids)} and move one of the two to another device"
+
+
+def _look(pids: str) -> str:
+    return f"look at {'all of them' if ',' in pids else 'it'} (ps -o pid,ppid,user,lstart,cmd -p {pids})"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sglang_probe.timeline.model import Budget, Failure, Health, Kv, Missing, Run, Worker
-from tests.explain.explaining import failed, findings, of, raising, rank, ready, rules
+from sglang_probe.timeline.model import Budget, Failure, Health, Missing, Run, Worker
+from tests.explain.explaining import findings, of, raising, rules
 from tests.timeline.building import build_rank, build_run, build_step, gib
 
 CRASH = "Error when load the checkpoint: size mismatch for layers.0"
@@ -87,28 +87,6 @@ def test_a_failure_that_no_rule_knows_says_what_would_have_to_be_recorded() -> N
     assert any("ranks 1 wrote nothing" in note for note in found.notes)
     assert any("no hook saw kv.profile" in note for note in found.notes)
     assert any("no exception was recorded" in note for note in found.notes)
-
-
-def test_a_ready_run_says_its_tokens_and_what_limits_them() -> None:
-    kv = Kv(tokens=100_000, bytes=gib(6.5), bytes_per_token=70272, limited_by="memory")
-    found = of("kv_cache", ready(rank(0, 1, available=80.0, weights=14.0, kv=kv)))
-
-    assert "100,000 tokens of 70,272 B, 6.500 GiB on each rank. Memory limits it" in found.says
-
-
-def test_a_cap_on_the_tokens_is_not_called_memory() -> None:
-    kv = Kv(tokens=16_384, bytes_per_token=70272, limited_by="max_total_tokens", max_total_tokens_given=16_384)
-    found = of("kv_cache", ready(rank(0, 1, available=80.0, weights=14.0, kv=kv)))
-
-    assert "--max-total-tokens 16,384 limits it, not memory" in found.says
-
-
-def test_a_record_with_losses_says_that_there_may_be_more() -> None:
-    health = Health(ok=False, says=("events are lost (3)",), lost_events=3)
-    found = of("incomplete", failed(rank(0, 1), health=health))
-
-    assert "events are lost (3)" in found.says
-    assert found.severity == "warning"
 
 
 def test_a_rank_with_nothing_known_raises_nothing() -> None:
