@@ -123,7 +123,7 @@ def _host_available(process: Process) -> int | None:
 
 def _died(subject: Subject, process: Process, step: Step, free: int | None, host: int | None) -> Finding:
     scarce = host is not None and host < HOST_SCARCE
-    device = "" if free is None else f" {gib(free)} GiB were free on {gpu(process)} at its last reading."
+    device = "" if free is None else f" {gib(free)} GiB were free on {gpu(process, subject)} at its last reading."
     hint = (
         f" The host had {gib(host)} GiB available: the kernel's OOM killer is likely (dmesg -T | grep -i 'out of"
         " memory')."
@@ -158,7 +158,7 @@ def _raised(subject: Subject, process: Process, step: Step, free: int | None) ->
     device = (
         "what was free then is not known"
         if free is None
-        else f"{gib(free)} GiB were free on {gpu(process)} at that moment"
+        else f"{gib(free)} GiB were free on {gpu(process, subject)} at that moment"
     )
     where = (None if failure is None else raised_at(failure)) or step.phase
     return Finding(
