@@ -88,7 +88,7 @@ def highest_of(subject: Subject, seat: Seat) -> Bound | None:
     needs = max(thumb.bytes, measured or 0)
     so_far = "" if measured is None else f"; of it the start took {gib(measured)} GiB (measured)"
     says = (
-        f"SGLang's own rule of thumb sets {gib(thumb.bytes)} GiB aside for graphs and activations at"
+        f"{thumb.whose} rule of thumb sets {gib(thumb.bytes)} GiB aside for graphs and activations at"
         f" --chunked-prefill-size {number(thumb.knobs.prefill_tokens)} (assumed){so_far}"
     )
     return Bound(1 - needs / pre_load, needs, "assumed", says)

@@ -15,8 +15,10 @@ MOST_NAMED: Final = 8
 
 
 def gpu(process: Process) -> str:
-    """Return how a person calls a rank's device: `GPU 5`, `GPU 5 of node-2` where the run has several hosts."""
+    """Return how a person calls a rank's device: `GPU 5`; of a rank on a CPU it is the host."""
     device = process.device
+    if device is not None and device.kind == "cpu":
+        return "the host"
     if device is None or device.index is None:
         return f"the device of {label(process)}"
     return f"GPU {device.index}"

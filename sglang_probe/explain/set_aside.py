@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from sglang_probe.explain.reserve import Knobs, Variant, reserve_mib, variant_of
+from sglang_probe.catalogue.releases import order
+from sglang_probe.explain.reserve import SINCE, Knobs, Variant, reserve_mib, variant_of
 from sglang_probe.explain.scaling import MIB
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.explain.told import Told, knobs_of, knobs_on, largest_of, sizes_of
@@ -24,6 +25,7 @@ class RuleOfThumb(NamedTuple):
 
     bytes: int
     knobs: Knobs
+    whose: str = "SGLang's own"
 
     @property
     def formula(self) -> str:
@@ -42,7 +44,14 @@ def rule_of_thumb(subject: Subject) -> RuleOfThumb | None:
     knobs = whole or knobs_on(_ANY_CARD, told, decode_max_bs(subject) or 0)
     if knobs is None:
         return None
-    return RuleOfThumb(int(reserve_mib(knobs, _variant(subject, whole)) * MIB), knobs)
+    return RuleOfThumb(int(reserve_mib(knobs, _variant(subject, whole)) * MIB), knobs, _whose(subject))
+
+
+def _whose(subject: Subject) -> str:
+    """Return whose rule it is: releases before it computed a fraction in other ways."""
+    release = subject.run.provenance.sglang_version
+    older = release is not None and order(release) < order(SINCE)
+    return f"SGLang {SINCE}'s" if older else "SGLang's own"
 
 
 def _variant(subject: Subject, knobs: Knobs | None) -> Variant:

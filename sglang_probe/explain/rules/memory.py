@@ -80,13 +80,13 @@ def activation_reserve(subject: Subject) -> Iterator[Finding]:
         rule="activation_reserve",
         severity="warning",
         ranks=(label(process),),
-        says=f"{gib(least)} GiB are free after the start, and SGLang itself would set {gib(thumb.bytes)} GiB aside"
-        " for graphs"
+        says=f"{gib(least)} GiB are free after the start, and {thumb.whose} rule of thumb sets {gib(thumb.bytes)} GiB"
+        " aside for graphs"
         " and activations of a server with these flags: a long prefill may run out of memory. This is a run-time"
         " shortage"
         " to come: lower --mem-fraction-static, do not raise it",
         numbers={"free_bytes": least, "set_aside_bytes": thumb.bytes},
-        formula=f"SGLang's rule of thumb: {thumb.formula}",
+        formula=f"{thumb.whose} rule of thumb: {thumb.formula}",
         lever=_lowered(seat, thumb.bytes - least),
         confidence="possible",
     )

@@ -9,7 +9,7 @@ import msgspec
 from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.diff.model import Row
 from sglang_probe.explain.diff.nature import BY_NATURE
-from sglang_probe.timeline.model import Run
+from sglang_probe.timeline.model import Device, Run
 from tests.collect.starting import Shape
 from tests.explain.diff.pairs import made
 
@@ -114,3 +114,18 @@ def test_the_name_of_a_machine_is_said_and_is_no_cause() -> None:
     (row,) = compare((run, moved)).provenance
 
     assert ("machine", False) == (row.group, row.counts)
+
+
+def test_ranks_on_one_cpu_have_no_cards_to_differ_in() -> None:
+    one, two = (on_cpu(made(*[Shape()] * size)) for size in (1, 2))
+    found = compare((one, two)).provenance
+
+    assert [] == [row.key for row in found if row.group in {"cards", "visible devices"}]
+
+
+def on_cpu(run: Run) -> Run:
+    processes = [
+        msgspec.structs.replace(rank, device=Device(index=place, name="cpu", kind="cpu"))
+        for place, rank in enumerate(run.processes)
+    ]
+    return msgspec.structs.replace(run, processes=tuple(processes))
