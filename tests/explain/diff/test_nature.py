@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sglang_probe.explain.diff.compare import compare
+from sglang_probe.explain.diff.compare import PARTS_ON_A_CPU, compare
 from sglang_probe.explain.diff.model import Row
 from sglang_probe.explain.diff.nature import BY_NATURE
 from sglang_probe.timeline.model import Device, Run
@@ -129,3 +129,10 @@ def on_cpu(run: Run) -> Run:
         for place, rank in enumerate(run.processes)
     ]
     return msgspec.structs.replace(run, processes=tuple(processes))
+
+
+def test_on_a_cpu_the_parts_of_a_budget_are_not_sold_as_costs() -> None:
+    runs = [on_cpu(made(Shape(fraction=fraction))) for fraction in (0.8, 0.01)]
+
+    assert PARTS_ON_A_CPU in compare((runs[0], runs[1])).notes
+    assert PARTS_ON_A_CPU not in compare((runs[0], runs[0])).notes
