@@ -13,7 +13,7 @@ import pytest
 from lanes.build import Lane
 from lanes.rows import ROWS
 from lanes.runs import Run, Served, Setting, Walked, fail_once, lose_a_rank, serve_once
-from sglang_probe.explain.diff.compare import NOTHING, NOTHING_COUNTS
+from sglang_probe.explain.diff.compare import NOTHING, NOTHING_COUNTS, PARTS_ON_A_CPU
 from sglang_probe.figures import GIB, fraction, gib
 
 Told = Callable[..., tuple[int, dict[str, Any]]]
@@ -163,9 +163,11 @@ def test_of_a_start_that_failed_and_one_that_did_not_the_fraction_explains_the_o
     version: str, served: Served, nothing_left: Failing, told: Told
 ) -> None:
     said = told("diff", served(version, 1, "probed").directory, nothing_left(version).directory)[1]
-    (cause,) = [cause for cause in said["causes"] if cause["explains"]]
+    explaining = [cause for cause in said["causes"] if cause["explains"]]
 
-    assert "fraction" == cause["part"]
+    assert "fraction" == explaining[0]["part"]
+    assert PARTS_ON_A_CPU in said["notes"]
+    assert {"fraction", "weights"} >= {cause["part"] for cause in explaining}  # the tiny model would fit
     assert said["arithmetic"]["delta_bytes"] == sum(
         piece["delta_bytes"] for piece in said["arithmetic"]["pieces"] if piece["of"] is None
     )
