@@ -116,6 +116,18 @@ def test_the_name_of_a_machine_is_said_and_is_no_cause() -> None:
     assert ("machine", False) == (row.group, row.counts)
 
 
+def test_a_flag_that_one_side_did_not_record_counts_where_its_effect_differs() -> None:
+    tp = {"tp_size": 2}, {"tp_size": 1}
+    differing = rows({"given": {"--tp": "2"}, "effective": tp[0]}, {"given": None, "effective": tp[1]})
+    alike = rows({"given": {"--tp": "2"}, "effective": tp[0]}, {"given": None, "effective": tp[0]})
+    unknown = rows({"given": {"--tp": "2"}, "effective": tp[0]}, {"given": None, "effective": None})
+
+    key = ("arguments given", "--tp")
+    assert (True, (2, 1)) == (differing[key].counts, differing[key].effective)
+    assert not alike[key].counts
+    assert not unknown[key].counts
+
+
 def test_ranks_on_one_cpu_have_no_cards_to_differ_in() -> None:
     one, two = (on_cpu(made(*[Shape()] * size)) for size in (1, 2))
     found = compare((one, two)).provenance
