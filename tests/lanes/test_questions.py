@@ -145,21 +145,8 @@ def test_a_start_differs_in_nothing_from_itself(version: str, served: Served, to
     assert nothing_differs(told("diff", directory, directory)[1])
 
 
-@one_lane
-def test_a_server_started_twice_differs_in_nothing_that_counts(
-    version: str,
-    served: Served,
-    told: Told,
-    lane: Callable[[str], Lane],
-    settings: dict[str, Setting],
-    tmp_path: Path,
-) -> None:
-    again = walk(lane(version), Way("again", (version,), until="started"), settings["probed"], tmp_path)
-    assert nothing_differs(told("diff", served(version, 1, "probed").directory, again.directory)[1])
-
-
 @pytest.mark.parametrize("version", ["0.5.23"])
-def test_a_server_started_by_the_newer_command_differs_in_nothing_that_counts(
+def test_a_server_started_twice_the_second_time_by_the_newer_command_differs_in_nothing_that_counts(
     version: str, served: Served, walked: Walked, told: Told
 ) -> None:
     first, second = served(version, 1, "probed").directory, walked(version, "sglang serve").directory
