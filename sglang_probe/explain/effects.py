@@ -38,10 +38,7 @@ def effect_of(subject: Subject, burden: Burden, all_of_them: Burden) -> Effect:
     if alone.enough is False and burden != all_of_them:
         joint = _effect(subject, all_of_them)
         if joint.enough:
-            says = (
-                f"Alone it is not enough ({alone.says[0].lower()}{alone.says[1:]}), with the others' memory it"
-                f" is: {joint.says}"
-            )
+            says = f"Alone it does not make the difference, with the others' memory it does. {joint.says}"
             return alone._replace(severity="error", says=says, formula=joint.formula)
     return alone
 

@@ -152,7 +152,7 @@ def test_others_that_are_the_cause_only_together_are_said_to_be() -> None:
 
     found = [one for one in findings(run) if one.rule in {"left_over", "foreign_tenant"}]
     assert ["error", "error"] == [one.severity for one in found]  # each gives 1.6 of the 3.0 that were short
-    assert all("with the others' memory it is" in one.says for one in found)
+    assert all("with the others' memory it does" in one.says for one in found)
 
 
 def test_an_error_in_the_distributed_init_is_not_called_sglang_s_refusal_for_a_spread() -> None:

@@ -58,9 +58,13 @@ def _raise(subject: Subject) -> Finding:
         return _finding(RAISE, f"{right}, and diagnostically wrong: {elsewhere}, and {given} would do without that.")
     if interval.empty_by_bytes is not None:
         short = gib(interval.empty_by_bytes)
-        return _finding(
-            RAISE, f"{right}, and no help: no fraction leaves enough for what follows, by {short} GiB.", "likely"
+        by_rule = (
+            ""
+            if interval.highest is None or not interval.highest.whose
+            else f"by {interval.highest.whose} rule of thumb "
         )
+        says = f"{right}, and no help: {by_rule}no fraction leaves enough for what follows, by {short} GiB."
+        return _finding(RAISE, says, "likely")
     named = seat.budget.minimum_viable_fraction_printed is not None
     unsaid = "It does not say how high it may go." if named else f"It does not say how far: at least {lowest}."
     return _finding(RAISE, f"Right here. {unsaid}")

@@ -67,12 +67,16 @@ def _other(subject: Subject, seat: Seat, known: float, where: str) -> Finding:
         says=f"mem_fraction_static is {fraction(used)} in force and {fraction(known)} {where}{why}.{drafted}{cost}",
         numbers={"mem_fraction_static": used, "mem_fraction_static_given": known},
         formula=f"{fraction(used)} / {fraction(known)} = {ratio:.3f}",
-        lever=Lever(
-            flag="--mem-fraction-static",
-            value=round(min(known / ratio, 0.999), 3) if reason and ratio else None,
-            says="give more, by the same factor, to have what you gave in force",
-        ),
+        lever=None if reason is None else _by_the_factor(known, ratio),
         confidence="certain",
+    )
+
+
+def _by_the_factor(known: float, ratio: float) -> Lever:
+    return Lever(
+        flag="--mem-fraction-static",
+        value=round(min(known / ratio, 0.999), 3),
+        says="give more, by the same factor, to have in force what you gave",
     )
 
 

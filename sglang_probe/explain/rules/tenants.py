@@ -15,7 +15,7 @@ from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.others import Burden, Held, burden_of, held, joined, lists_of
 from sglang_probe.explain.phrases import gpu, older
-from sglang_probe.explain.rules.devices import is_server, is_stray
+from sglang_probe.explain.rules.devices import is_server, is_stray, shared_device, stray_context
 from sglang_probe.explain.subject import Subject, label
 from sglang_probe.figures import gib
 from sglang_probe.timeline.model import Neighbour, Process
@@ -92,14 +92,21 @@ def everybody(subject: Subject) -> Burden:
 
 def cause_elsewhere(subject: Subject) -> str | None:
     """Return what is the cause instead of the budget's own terms, where memory of others is."""
-    for rule in (two_servers, foreign_tenant, unlisted_memory, left_over):
+    for rule in (shared_device, stray_context, two_servers, foreign_tenant, unlisted_memory, left_over):
         for finding in rule(subject):
             if finding.severity == "error":
-                numbers = finding.numbers
-                by_rank: Mapping[str, int] = numbers.get("foreign_by_rank") or numbers["unlisted_bytes_by_rank"]
-                where = "one device" if len(by_rank) == 1 else f"{len(by_rank)} devices"
-                return f"others hold {gib(max(by_rank.values(), default=0))} GiB of {where}"
+                return _in_short(finding)
     return None
+
+
+def _in_short(finding: Finding) -> str:
+    by_rank: Mapping[str, int] = (
+        finding.numbers.get("foreign_by_rank") or finding.numbers.get("unlisted_bytes_by_rank") or {}
+    )
+    if not by_rank:
+        return "the run's own processes hold memory where they do not belong"
+    where = "one device" if len(by_rank) == 1 else f"{len(by_rank)} devices"
+    return f"others hold {gib(max(by_rank.values()))} GiB of {where}"
 
 
 def _findings(subject: Subject, kind: Kind) -> Iterator[Finding]:
