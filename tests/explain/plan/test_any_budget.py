@@ -14,8 +14,9 @@ from sglang_probe.explain.plan.frame import frame_of
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import CannotPlan, Plan
+from sglang_probe.explain.plan.names import NAMES
 from sglang_probe.explain.plan.wishes import GRID
-from sglang_probe.report.plan import NAMES, plan_text
+from sglang_probe.report.plan import plan_text
 from sglang_probe.timeline.model import Run
 from tests.explain.plan.making import GIB, inputs, known, made_run, recorded, recordings, runs, value
 
