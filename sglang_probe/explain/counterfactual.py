@@ -1,8 +1,10 @@
 """What the budget would have been if something had not been in the way: the test of every cause.
 
-Memory that was gone before the weights lowers pre-load and available memory alike, so its return of c bytes raises
-rest = available - pre-load x (1 - f) by c x f. Memory taken after that raises it by c.
-Worked example: a tenant of 30 GiB at f = 0.85 costs the budget 25.5 GiB.
+    rest = available - pre-load x (1 - f)
+Memory that was gone before the weights lowers pre-load and available memory alike, so its return of c bytes raises rest
+by c x f. Memory taken after that raises it by c. SGLang takes the minimum over the ranks of a world: it is taken anew.
+Worked example: a tenant of 30 GiB at f = 0.85 costs the budget 25.5 GiB if it was there before the weights, and 30 if
+it came after.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from sglang_probe.explain.formula import Terms, terms_of
-from sglang_probe.explain.subject import Seat, Subject
+from sglang_probe.explain.others import Burden, Held
+from sglang_probe.explain.subject import Seat, Subject, label
 from sglang_probe.timeline.arithmetic import token_bytes
+from sglang_probe.timeline.model import Process
 
 
 class Outcome(NamedTuple):
@@ -23,6 +27,8 @@ class Outcome(NamedTuple):
     """Against what it was."""
     gain_tokens: int | None
     terms: Terms
+    sure: bool = True
+    """Whether every rank's own figures are known. If not, this is the most that it can have been."""
 
     @property
     def starts(self) -> bool:
@@ -35,23 +41,29 @@ class Outcome(NamedTuple):
         return self.rest_bytes - self.gain_bytes > 0
 
 
-def given_back(subject: Subject, by_rank: Mapping[str, int]) -> Outcome | None:
-    """Return the budget if memory that was gone before the weights had been free: label -> bytes.
-
-    The minimum over the ranks is taken anew, where every rank's own figures are known; else the tightest rank's figure
-    is raised by what it gets. None where no budget is known.
-    """
+def given_back(subject: Subject, burden: Burden) -> Outcome | None:
+    """Return the tightest rank's budget if memory of others had been free; None where no budget is known."""
     seat = subject.tightest
     terms = None if seat is None else terms_of(seat.budget)
     if seat is None or terms is None:
         return None
-    available, pre_load = _minimum(subject, by_rank, "available"), _minimum(subject, by_rank, "pre_load")
-    gain = by_rank.get(seat.label, 0)
+    pre_loads, availables = _own(subject, seat)
     better = terms._replace(
-        available=terms.available + gain if available is None else max(available, terms.available),
-        pre_load=terms.pre_load + gain if pre_load is None else max(pre_load, terms.pre_load),
+        pre_load=_least(pre_loads, {who: size.pre_load for who, size in burden.items()}, terms.pre_load),
+        available=_least(availables, {who: size.available for who, size in burden.items()}, terms.available),
     )
-    return compared(seat, terms, better)
+    sure = None not in {*pre_loads.values(), *availables.values()} and not subject.run.missing
+    return compared(seat, terms, better)._replace(sure=sure)
+
+
+def before_weights(by_rank: Mapping[str, int]) -> dict[str, Held]:
+    """Return memory that was gone all the time: label -> bytes."""
+    return {who: Held(size, size, size) for who, size in by_rank.items()}
+
+
+def after_weights(by_rank: Mapping[str, int]) -> dict[str, Held]:
+    """Return memory that was taken after the pre-load memory was read."""
+    return {who: Held(0, size, size) for who, size in by_rank.items()}
 
 
 def compared(seat: Seat, terms: Terms, better: Terms) -> Outcome:
@@ -62,10 +74,30 @@ def compared(seat: Seat, terms: Terms, better: Terms) -> Outcome:
     return Outcome(better.rest_bytes, gain, tokens, better)
 
 
-def _minimum(subject: Subject, by_rank: Mapping[str, int], which: str) -> int | None:
-    """Return the least of a figure over the ranks with their memory back; None where a rank's own is unknown."""
-    own: list[tuple[str, int | None]] = [
-        (seat.label, getattr(seat.budget, f"{which}_local_bytes")) for seat in subject.seats
-    ]
-    known = [size + by_rank.get(who, 0) for who, size in own if size is not None]
-    return min(known) if known and len(known) == len(subject.ranks) else None
+def _own(subject: Subject, seat: Seat) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """Return pre-load and available memory of each rank of the seat's world itself."""
+    seats = {one.label: one for one in subject.seats}
+    pre_loads: dict[str, int | None] = {}
+    availables: dict[str, int | None] = {}
+    for process in subject.world_of(seat.process):
+        who = label(process)
+        budget = seats[who].budget if who in seats else None
+        pre_loads[who] = (budget.pre_load_local_bytes if budget else None) or _free(process, "dist.init", after=True)
+        availables[who] = (budget.available_local_bytes if budget else None) or _free(
+            process, "kv.profile", after=False
+        )
+    return pre_loads, availables
+
+
+def _free(process: Process, phase: str, *, after: bool) -> int | None:
+    """Return what was free on a rank when the first step of a phase ended, or when it began."""
+    step = next((one for one in process.steps if one.phase == phase and one.worker != "draft"), None)
+    if step is None:
+        return None
+    return step.free_bytes if after else step.free_before_bytes
+
+
+def _least(own: Mapping[str, int | None], back: Mapping[str, int], was: int) -> int:
+    """Return the minimum over the ranks that are known with their memory back; never less than it was."""
+    known = [size + back.get(who, 0) for who, size in own.items() if size is not None]
+    return max(min(known), was) if known else was

@@ -51,7 +51,8 @@ class Interval(NamedTuple):
         if self.empty_by_bytes is not None:
             return None
         if self.highest is None:
-            return min(_up(self.lowest, 3) + 0.01, 0.999)
+            tried = min(_up(self.lowest, 3) + 0.01, 0.999)
+            return tried if tried > self.lowest else None
         for decimals in (2, 3):
             tried = _down(self.highest.fraction, decimals)
             if tried > self.lowest:

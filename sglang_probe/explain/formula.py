@@ -10,7 +10,7 @@ The floats are GiB, in SGLang's own order of operations: another order rounds di
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
 from sglang_probe.catalogue.formulas import WHAT, Formula
 from sglang_probe.figures import GIB
@@ -80,7 +80,7 @@ def formula_of(budget: Budget) -> Formula | None:
 
 def terms_of(budget: Budget) -> Terms | None:
     """Return a budget's terms; None where one of them is unknown."""
-    if budget.available_bytes is None or not budget.pre_load_bytes or budget.mem_fraction_static is None:
+    if budget.available_bytes is None or not budget.pre_load_bytes or not is_fraction(budget.mem_fraction_static):
         return None
     return Terms(
         available=budget.available_bytes,
@@ -90,6 +90,11 @@ def terms_of(budget: Budget) -> Terms | None:
         floor=budget.slack_bytes if floor_binds(budget) else None,
         formula=formula_of(budget) or ("tokens" if budget.result_unit == "tokens" else "bytes"),
     )
+
+
+def is_fraction(value: float | None) -> TypeGuard[float]:
+    """Say whether a value is a fraction that SGLang can have used: a file may hold anything."""
+    return value is not None and 0 <= value <= 1
 
 
 def deducted(deductions: Mapping[str, int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""What else would make room, each with its gain computed from this run's own numbers.
+"""What else would make room, each with its gain computed from this run's own numbers, and the fraction to go with it.
 
 The room of a server is what its budget may use once the fraction is free to move:
     room = available - deductions - wanted tokens - what comes after the pools
@@ -9,38 +9,81 @@ the pools counts as SGLang's rule of thumb sets it aside. Room below 0 is the am
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from sglang_probe.explain.counterfactual import compared
-from sglang_probe.explain.feasible import Interval
-from sglang_probe.explain.formula import terms_of
+from sglang_probe.explain.feasible import Bound, Interval, at_least
+from sglang_probe.explain.formula import Terms, terms_of
 from sglang_probe.explain.model import Basis, Lever
-from sglang_probe.explain.reserve import LEAST_TOKENS, activations_mib
-from sglang_probe.explain.scaling import MIB
-from sglang_probe.explain.set_aside import decode_max_bs, rule_of_thumb
+from sglang_probe.explain.reserve import LEAST_TOKENS
+from sglang_probe.explain.set_aside import RuleOfThumb, rule_of_thumb
 from sglang_probe.explain.subject import Seat, Subject
-from sglang_probe.figures import gib, number
+from sglang_probe.figures import fraction, gib, number
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.values import as_number
 
 HALVED: Final = {"bfloat16": "fp8", "float16": "fp8", "torch.bfloat16": "fp8", "torch.float16": "fp8"}
 """Types of weights that an 8-bit quantization halves."""
+APART: Final = 512 << 20
+"""Bytes by which a load may cost the device more than torch holds of it; beyond, others moved meanwhile."""
+
+
+class Now(NamedTuple):
+    """The tightest rank as it is: its terms, what comes after its pools, and what is wished for."""
+
+    subject: Subject
+    seat: Seat
+    terms: Terms
+    thumb: RuleOfThumb | None
+    wanted_bytes: int
+
+    def room(self, terms: Terms, needs: int) -> int:
+        """Return the room of a server with these terms; negative: no fraction works."""
+        return terms.available - sum(terms.deductions) - self.wanted_bytes - needs
+
+
+class Change(NamedTuple):
+    """One thing that can be done, and what it moves."""
+
+    flag: str
+    value: Any
+    says: str
+    basis: Basis = "scaled"
+    available: int = 0
+    """Bytes more after the weights."""
+    before: int = 0
+    """Bytes more before the weights, and so after them too."""
+    needs: int = 0
+    """Bytes less that come after the pools."""
+    wanted: int = 0
+    """Bytes less for the tokens that are wished for."""
 
 
 def levers_of(subject: Subject, seat: Seat, interval: Interval | None) -> list[Lever]:
     """Return what would help a budget that left nothing: the fraction where one works, else what makes room for one."""
-    moved = _fraction(seat, interval)
+    terms = terms_of(seat.budget)
+    if terms is None:
+        return []
+    moved = _fraction(seat, terms, interval)
     if moved is not None:
         return [moved]
-    room = None if interval is None or interval.empty_by_bytes is None else -interval.empty_by_bytes
-    found = [lever for find in _FINDERS for lever in find(subject, seat)]
-    judged = [_judged(lever, room) for lever in found]
-    return sorted(judged, key=lambda lever: (not lever.enough, -(lever.gain_bytes or 0)))
+    token = token_bytes(seat.worker) or 0
+    now = Now(subject, seat, terms, rule_of_thumb(subject), subject.wanted_tokens * token)
+    top = None if interval is None else interval.highest
+    found = [_lever(now, change, top) for find in _FINDERS for change in find(now)]
+    found.sort(key=lambda lever: (not lever.enough, -(lever.gain_bytes or 0)))
+    return [*found, *_despite(now, interval)]
 
 
-def _fraction(seat: Seat, interval: Interval | None) -> Lever | None:
-    terms, value = terms_of(seat.budget), None if interval is None else interval.advice
-    if terms is None or value is None or value <= terms.fraction:
+def real_weights(seat: Seat) -> int | None:
+    """Return what the weights took on the device, or what torch holds of them where others moved meanwhile."""
+    cost, torch = seat.worker.weights_bytes, seat.worker.weights_torch_bytes
+    return torch if torch is not None and (cost is None or cost - torch > APART) else cost
+
+
+def _fraction(seat: Seat, terms: Terms, interval: Interval | None) -> Lever | None:
+    value = None if interval is None else interval.advice
+    if interval is None or value is None or value <= terms.fraction:
         return None
     outcome = compared(seat, terms, terms._replace(fraction=value))
     tokens = "" if outcome.gain_tokens is None else f", {number(outcome.gain_tokens)} tokens"
@@ -50,98 +93,131 @@ def _fraction(seat: Seat, interval: Interval | None) -> Lever | None:
         gain_bytes=outcome.gain_bytes,
         gain_tokens=outcome.gain_tokens,
         enough=outcome.starts,
-        basis="measured" if interval is None or interval.highest is None else interval.highest.basis,
+        basis="measured" if interval.highest is None else interval.highest.basis,
         says=f"the budget is then {gib(outcome.rest_bytes)} GiB{tokens}",
     )
 
 
-def _judged(lever: Lever, room: int | None) -> Lever:
-    """Say whether a lever is enough. What it gives in tokens hangs on the fraction that is then chosen."""
-    gain = lever.gain_bytes or 0
+def _despite(now: Now, interval: Interval | None) -> Iterator[Lever]:
+    """A fraction that starts, where it is only SGLang's own reserve that leaves no room for one."""
+    if interval is None or interval.highest is None or interval.highest.basis != "assumed" or interval.lowest >= 1:
+        return
+    value = min(float(at_least(interval.lowest)) + 0.001, 0.9999)
+    left = round((1 - value) * now.terms.pre_load)
+    if value > max(interval.lowest, now.terms.fraction):
+        yield Lever(
+            flag="--mem-fraction-static",
+            value=round(value, 4),
+            basis="assumed",
+            says=f"it would start, with {gib(left)} GiB for graphs and activations where SGLang would set"
+            f" {gib(interval.highest.needs_bytes)} aside: serving may run out of memory",
+        )
+
+
+def _lever(now: Now, change: Change, top: Bound | None) -> Lever:
+    """Return a change as a lever: what room it makes, and which fraction is to go with it."""
+    terms = now.terms._replace(
+        pre_load=now.terms.pre_load + change.before,
+        available=now.terms.available + change.before + change.available,
+    )
+    gain = change.before + change.available + change.needs + change.wanted
+    if top is None:
+        return Lever(flag=change.flag, value=change.value, gain_bytes=gain, basis=change.basis, says=change.says)
+    needs = top.needs_bytes - change.needs
+    lowest = terms.fraction_for(now.wanted_bytes - change.wanted)
+    after = Interval(
+        lowest, now.subject.wanted_tokens, top._replace(fraction=1 - needs / terms.pre_load), terms.pre_load
+    )
+    value = after.advice
+    with_it = (
+        "" if value is None or lowest < terms.fraction <= value else f", with --mem-fraction-static {fraction(value)}"
+    )
     return Lever(
-        flag=lever.flag,
-        value=lever.value,
-        gain_bytes=lever.gain_bytes,
-        enough=None if room is None else room + gain > 0,
-        basis=lever.basis,
-        says=lever.says,
+        flag=change.flag,
+        value=change.value,
+        gain_bytes=gain,
+        enough=value is not None,
+        basis=change.basis,
+        says=f"{change.says}{with_it}",
     )
 
 
-def _lever(flag: str, value: object, gain: int, says: str, basis: Basis = "scaled") -> Lever:
-    return Lever(flag=flag, value=value, gain_bytes=gain, says=says, basis=basis)
-
-
-def _tp(subject: Subject, seat: Seat) -> Iterator[Lever]:
-    size, weights = as_number(subject.effective("tp_size", "tp")), seat.worker.weights_bytes
+def _tp(now: Now) -> Iterator[Change]:
+    size, weights = as_number(now.subject.effective("tp_size", "tp")), real_weights(now.seat)
     if size and weights is not None:
         says = f"weights of {gib(weights)} GiB would be about {gib(weights // 2)}, if every one of them is split evenly"
-        yield _lever("--tp", int(size) * 2, weights // 2, says)
+        yield Change("--tp", int(size) * 2, says, available=weights // 2)
 
 
-def _quantized(_: Subject, seat: Seat) -> Iterator[Lever]:
-    load = next((step for step in seat.process.steps if step.phase == "weights.load" and step.worker == "target"), None)
-    weights = seat.worker.weights_torch_bytes or seat.worker.weights_bytes
+def _quantized(now: Now) -> Iterator[Change]:
+    steps = now.seat.process.steps
+    load = next((step for step in steps if step.phase == "weights.load" and step.worker == "target"), None)
+    weights = now.seat.worker.weights_torch_bytes or real_weights(now.seat)
     kind = None if load is None or load.attributes.get("quantization") else str(load.attributes.get("dtype"))
     if weights is not None and kind in HALVED:
         says = f"weights of {gib(weights)} GiB in {kind} would be about half in 8 bits"
-        yield _lever("--quantization", HALVED[kind], weights // 2, says)
+        yield Change("--quantization", HALVED[kind], says, available=weights // 2)
 
 
-def _draft_off(_: Subject, seat: Seat) -> Iterator[Lever]:
-    weights = sum(one.weights_bytes or 0 for one in seat.process.workers if one.worker == "draft")
+def _draft_off(now: Now) -> Iterator[Change]:
+    weights = sum(one.weights_bytes or 0 for one in now.seat.process.workers if one.worker == "draft")
     if weights:
         says = "without it the draft's weights are not loaded; its KV cache and graphs go too and are not counted here"
-        yield _lever("--speculative-algorithm", "off", weights, says, "measured")
+        yield Change("--speculative-algorithm", "off", says, "measured", available=weights)
 
 
-def _requests(subject: Subject, seat: Seat) -> Iterator[Lever]:
-    states, given = seat.budget.deductions.get("mamba"), as_number(subject.effective("max_running_requests"))
+def _requests(now: Now) -> Iterator[Change]:
+    states = now.seat.budget.deductions.get("mamba")
+    given = as_number(now.subject.effective("max_running_requests"))
     if states:
+        value = None if given is None else max(int(given) // 2, 1)
         says = "half as many requests need half of the recurrent states"
-        yield _lever("--max-running-requests", None if given is None else max(int(given) // 2, 1), states // 2, says)
+        yield Change("--max-running-requests", value, says, available=states // 2)
 
 
-def _custom_allreduce(_: Subject, seat: Seat) -> Iterator[Lever]:
-    cost = None if seat.process.pre_load is None else seat.process.pre_load.custom_allreduce_bytes
-    if cost:
+def _custom_allreduce(now: Now) -> Iterator[Change]:
+    way = now.seat.process.pre_load
+    if way is not None and way.custom_allreduce_bytes:
         says = "what it took before the weights comes back; small all-reduces get slower"
-        yield _lever("--disable-custom-all-reduce", None, cost, says, "measured")
+        yield Change("--disable-custom-all-reduce", None, says, "measured", before=way.custom_allreduce_bytes)
 
 
-def _graphs(subject: Subject, _: Seat) -> Iterator[Lever]:
-    batch = decode_max_bs(subject)
-    if batch and batch > 1:
-        gain = (batch - batch // 2) * 2 * MIB
-        yield _lever("--cuda-graph-max-bs", batch // 2, gain, "SGLang sets 2 MiB a batch size aside", "assumed")
+def _graphs(now: Now) -> Iterator[Change]:
+    batch = 0 if now.thumb is None else now.thumb.knobs.max_bs
+    if now.thumb is not None and batch > 1:
+        gain = now.thumb.bytes - now.thumb.with_knobs(max_bs=batch // 2).bytes
+        says = "SGLang sets 2 MiB a batch size aside" + LEAST_HOLDS * (gain == 0)
+        yield Change("--cuda-graph-max-bs", batch // 2, says, "assumed", needs=gain)
 
 
-def _chunk(subject: Subject, _: Seat) -> Iterator[Lever]:
-    thumb = rule_of_thumb(subject)
-    chunk = 0 if thumb is None else thumb.knobs.prefill_tokens
-    if chunk > LEAST_TOKENS:
+def _chunk(now: Now) -> Iterator[Change]:
+    chunk = 0 if now.thumb is None else now.thumb.knobs.prefill_tokens
+    if now.thumb is not None and chunk > LEAST_TOKENS:
         half = max(chunk // 2, LEAST_TOKENS)
-        gain = int((activations_mib(chunk) - activations_mib(half)) * MIB)
-        says = "SGLang sets 1.5 MiB a token of a chunk aside for activations"
-        yield _lever("--chunked-prefill-size", half, gain, says, "assumed")
+        gain = now.thumb.bytes - now.thumb.with_knobs(prefill_tokens=half).bytes
+        says = "SGLang sets 1.5 MiB a token of a chunk aside for activations" + LEAST_HOLDS * (gain == 0)
+        yield Change("--chunked-prefill-size", half, says, "assumed", needs=gain)
 
 
-def _kv_dtype(subject: Subject, seat: Seat) -> Iterator[Lever]:
-    token, wanted = token_bytes(seat.worker), subject.wanted_tokens
-    if token and subject.effective("kv_cache_dtype") in {None, "auto", "bfloat16", "bf16"}:
+LEAST_HOLDS: Final = ", and no less than 10 GiB on this card"
+
+
+def _kv_dtype(now: Now) -> Iterator[Change]:
+    token, wanted = token_bytes(now.seat.worker), now.subject.wanted_tokens
+    if token and now.subject.effective("kv_cache_dtype") in {None, "auto", "bfloat16", "bf16"}:
         says = f"a token takes {number(token // 2)} B instead of {number(token)}"
         says += "" if wanted else ": more tokens, and no room for the first"
-        yield _lever("--kv-cache-dtype", "fp8_e5m2", wanted * (token - token // 2), says)
+        yield Change("--kv-cache-dtype", "fp8_e5m2", says, wanted=wanted * (token - token // 2))
 
 
-def _context(_: Subject, seat: Seat) -> Iterator[Lever]:
-    pools = () if seat.worker.kv is None else seat.worker.kv.pools
+def _context(now: Now) -> Iterator[Change]:
+    pools = () if now.seat.worker.kv is None else now.seat.worker.kv.pools
     table = next((pool.bytes for pool in pools if pool.kind == "request" and pool.bytes), None)
     if table:
         says = f"the request pool of {gib(table)} GiB is requests x context x 4 B: half of either, half of it"
-        yield _lever("--context-length", None, table // 2, says)
+        yield Change("--context-length", None, says, needs=table // 2)
 
 
-_FINDERS: Final[tuple[Callable[[Subject, Seat], Iterator[Lever]], ...]] = (
+_FINDERS: Final[tuple[Callable[[Now], Iterator[Change]], ...]] = (
     _tp, _quantized, _draft_off, _requests, _custom_allreduce, _kv_dtype, _graphs, _chunk, _context,
 )  # fmt: skip

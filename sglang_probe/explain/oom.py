@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from sglang_probe.explain.oom_message import OutOfMemory, parse
 from sglang_probe.explain.subject import Subject, errors_by_id, label
+from sglang_probe.timeline.arithmetic import floor_binds
 from sglang_probe.timeline.model import Process, Step
 
 
@@ -55,3 +56,17 @@ def shortage_of(subject: Subject) -> Shortage | None:
     ]
     blamed = [pair for pair in found if pair[0].label == run.failed_label] or found
     return Shortage(*blamed[0], said) if blamed else None
+
+
+def why_lowering_frees_nothing(shortage: Shortage) -> str | None:
+    """Return why a lower fraction would not have left more memory where it ran out; None where it would have."""
+    process = shortage.process
+    made = [step for step in process.steps if step.phase == "kv.pool" and step.state == "ok"]
+    if not made:
+        return "no KV pool had been made"
+    target = next((worker for worker in process.workers if worker.worker == "target"), None)
+    if target is not None and target.kv is not None and target.kv.limited_by == "max_total_tokens":
+        return "--max-total-tokens limits the KV cache, not memory"
+    if target is not None and target.budget is not None and floor_binds(target.budget):
+        return "SGLang's floor on the slack decides, not the fraction"
+    return None

@@ -11,16 +11,19 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from sglang_probe.explain.sayings import saying_in
+
 _UNITS: Final = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE: Final = r"(?P<{}>[\d.]+ (?:bytes|[KMGT]iB))"
 _WORDS: Final = re.compile(
     r"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory|out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED"
-    r"|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory",
+    r"|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory|Failed to CUDA (?:calloc|malloc)"
+    r"|cudaMalloc\w* failed",
     re.IGNORECASE,
 )
 _HOST: Final = re.compile(
-    r"Cannot allocate memory|DefaultCPUAllocator|std::bad_alloc|out of resource: shared memory"
-    r"|shared memory|/dev/shm|Bus error",
+    r"Cannot allocate memory|DefaultCPUAllocator|std::bad_alloc|MemoryError|out of resource: shared memory"
+    r"|shared memory|/dev/shm|Bus error|host memory|cudaHostAlloc|cudaHostRegister|pinned memory",
     re.IGNORECASE,
 )
 """Memory all the same, and not the device's."""
@@ -40,6 +43,8 @@ _PATTERNS: Final = tuple(
         _SIZE.format("reserved") + r" reserved in total by PyTorch",
     )
 )
+ABSURD: Final = 1 << 44
+"""16 TiB: no process holds that of one device."""
 _ROUNDED: Final = 64 << 20
 """Figures of two decimals, and what the driver rounds to: three sums of GiB may be off by this."""
 _OTHERS: Final = re.compile(r"Process (\d+) has ([\d.]+ (?:bytes|[KMGT]iB)) memory in use")
@@ -76,7 +81,7 @@ class OutOfMemory(NamedTuple):
 
 def parse(message: str) -> OutOfMemory | None:
     """Return what an out-of-memory error of the device says; None where the message is none."""
-    if not _WORDS.search(message) or (_HOST.search(message) and "Tried to allocate" not in message):
+    if not _WORDS.search(message) or ("Tried to allocate" not in message and _is_another_s(message)):
         return None
     found: dict[str, int] = {}
     for pattern in _PATTERNS:
@@ -86,8 +91,15 @@ def parse(message: str) -> OutOfMemory | None:
     reserved = found.pop("reserved", None)
     if reserved is not None and "allocated" in found:
         found.setdefault("unallocated", reserved - found["allocated"])
+    if found.get("process", 0) > ABSURD:  # torch reads an unsigned -1 where the driver does not say
+        del found["process"]
     others = [(int(pid), _bytes(size)) for pid, size in _OTHERS.findall(message)]
     return _with_own(OutOfMemory(**found, others=tuple(others)))
+
+
+def _is_another_s(message: str) -> bool:
+    """Say whether it speaks of the host's memory, or of a pool of SGLang's own."""
+    return _HOST.search(message) is not None or saying_in(message) is not None
 
 
 def _with_own(said: OutOfMemory) -> OutOfMemory:

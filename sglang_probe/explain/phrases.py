@@ -14,12 +14,15 @@ MOST_NAMED: Final = 8
 """Ranks named in one sentence."""
 
 
-def gpu(process: Process) -> str:
+def gpu(process: Process, subject: Subject | None = None) -> str:
     """Return how a person calls a rank's device: `GPU 5`, `GPU 5 of node-2` where the run has several hosts."""
     device = process.device
+    if device is not None and device.kind == "cpu":
+        return "the host"
     if device is None or device.index is None:
         return f"the device of {label(process)}"
-    return f"GPU {device.index}"
+    several = subject is not None and len({one.host for one in subject.ranks}) > 1
+    return f"GPU {device.index}{f' of {process.host}' if several else ''}"
 
 
 def on_ranks(subject: Subject, processes: Sequence[Process]) -> str:

@@ -24,6 +24,15 @@ class RuleOfThumb(NamedTuple):
 
     bytes: int
     knobs: Knobs
+    variant: Variant = Variant()
+
+    def with_knobs(self, *, max_bs: int | None = None, prefill_tokens: int | None = None) -> RuleOfThumb:
+        """Return the rule with other settings."""
+        knobs = self.knobs._replace(
+            max_bs=self.knobs.max_bs if max_bs is None else max_bs,
+            prefill_tokens=self.knobs.prefill_tokens if prefill_tokens is None else prefill_tokens,
+        )
+        return RuleOfThumb(int(reserve_mib(knobs, self.variant) * MIB), knobs, self.variant)
 
     @property
     def formula(self) -> str:
@@ -42,7 +51,8 @@ def rule_of_thumb(subject: Subject) -> RuleOfThumb | None:
     knobs = whole or knobs_on(_ANY_CARD, told, decode_max_bs(subject) or 0)
     if knobs is None:
         return None
-    return RuleOfThumb(int(reserve_mib(knobs, _variant(subject, whole)) * MIB), knobs)
+    variant = _variant(subject, whole)
+    return RuleOfThumb(int(reserve_mib(knobs, variant) * MIB), knobs, variant)
 
 
 def _variant(subject: Subject, knobs: Knobs | None) -> Variant:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from sglang_probe.timeline.arithmetic import SAME_BYTES, left_nothing
 from sglang_probe.timeline.model import Budget, Failure, Process, Run, Step, Worker
+from sglang_probe.timeline.worlds import place_of
 
 
 class Seat(NamedTuple):
@@ -73,6 +74,16 @@ class Subject:
         """The target with the least available memory, of those whose budget left nothing if there are any."""
         return min(self.negative or self.seats, key=lambda seat: seat.available, default=None)
 
+    def world_of(self, process: Process) -> tuple[Process, ...]:
+        """Return the ranks whose minimum SGLang takes with this one's: those of its replica."""
+        return tuple(one for one in self.ranks if not self._has_replicas or _replica(one) == _replica(process))
+
+    @cached_property
+    def _has_replicas(self) -> bool:
+        """Whether a place in the world is taken more than once: data-parallel replicas, each a world of its own."""
+        places = [place for process in self.ranks if (place := place_of(process.rank)) is not None]
+        return len(set(places)) < len(places)
+
     @cached_property
     def failed(self) -> bool:
         """Whether the run did not start."""
@@ -87,6 +98,11 @@ class Subject:
         """Return the first of SGLang's resolved arguments that is known and not None."""
         known = self.run.provenance.effective or {}
         return next((known[name] for name in names if known.get(name) is not None), None)
+
+
+def _replica(process: Process) -> int | None:
+    dp = None if process.rank is None else process.rank.dp
+    return None if dp is None else dp.rank
 
 
 def label(process: Process) -> str:

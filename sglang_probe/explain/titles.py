@@ -14,6 +14,7 @@ TITLES: Final[dict[str, str]] = {
     "rank_spread": "ranks are not alike",
     "mixed_cards": "cards are not alike",
     "weights_exceed_budget": "weights exceed the static budget",
+    "no_room_in_a_pool": "a pool has no room",
     "draft_and_recurrent": "draft, recurrent states, multimodal",
     "fraction_in_force": "the fraction in force",
     "graphs": "out of memory in graph capture",

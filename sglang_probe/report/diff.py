@@ -8,10 +8,11 @@ from typing import Final
 from rich.text import Text
 
 from sglang_probe.explain.diff.model import GROUPS, Diff, Row, Side
-from sglang_probe.explain.diff.wording import shown, title, told
+from sglang_probe.explain.diff.wording import shown, title
 from sglang_probe.figures import UNKNOWN, counted, fraction, gib, listed, number
 from sglang_probe.report.diff_budget import budget_lines
 from sglang_probe.report.diff_grid import Line, grid
+from sglang_probe.report.diff_made import made_lines
 from sglang_probe.report.diff_ranks import ranks_lines
 from sglang_probe.report.layout import WIDTH, field, page, paragraph
 from sglang_probe.timeline.model import Timeline
@@ -98,21 +99,8 @@ def _provenance(found: Diff, width: int) -> list[Text]:
         rows = [row for row in found.provenance if row.group == group and row.differs and row.counts]
         if rows:
             lines += paragraph(TITLES[group], width, INDENT)
-            lines += _rows(rows, found, width)
+            lines += made_lines(rows, [side.name for side in found.sides], width)
     return lines + _aside(found.provenance, width) + _the_same(found.provenance, width)
-
-
-def _rows(rows: Sequence[Row], found: Diff, width: int) -> list[Text]:
-    if len(found.sides) == 2:
-        return [text for row in rows for text in paragraph(told(row), width, INDENT * 2, INDENT * 4)]
-    heading = Line("", tuple(side.name for side in found.sides))
-    return grid(heading, [_line(row) for row in rows], width, INDENT * 2)
-
-
-def _line(row: Row) -> Line:
-    made = row.effective or row.values
-    values = made if row.group == "arguments given" and None in row.values and row.effective else row.values
-    return Line(title(row), tuple(shown(row, value) for value in values))
 
 
 def _aside(rows: Sequence[Row], width: int) -> list[Text]:
@@ -143,13 +131,13 @@ def _the_same(rows: Sequence[Row], width: int) -> list[Text]:
 
 
 def _sentences(found: Diff, width: int) -> list[Text]:
-    """Return what it comes to, with all the arithmetic; one sentence alone stands at the top already."""
-    said = list(found.says) if len(found.sides) == 2 else []
-    others = [f"{cause.side}: {cause.says}" for cause in found.causes if len(found.sides) > 2]
-    if len(said) + len(others) < 2:
-        return []
-    lines = [Text("What it comes to", style="bold")]
-    for sentence in [*said, *others]:
+    """Return what is not said at the top: all sentences but the leading one; of a matrix the causes not named there."""
+    said = list(found.says[1:]) if len(found.sides) == 2 else []
+    for cause in found.causes if len(found.sides) > 2 else ():
+        if not any(sentence.endswith(cause.says) for sentence in found.says):
+            said.append(f"{cause.side}: {cause.says}")
+    lines = [Text("What it comes to", style="bold")] if said else []
+    for sentence in said:
         lines += paragraph(sentence, width, f"{INDENT}- ", INDENT * 2)
     return lines
 

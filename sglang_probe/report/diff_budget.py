@@ -9,14 +9,12 @@ from rich.text import Text
 
 from sglang_probe.explain.diff.causes import part_name
 from sglang_probe.explain.diff.model import Arithmetic, Diff, Piece
-from sglang_probe.explain.diff.wording import signed_gib
+from sglang_probe.explain.diff.printed import Printed, printed, thousandths
 from sglang_probe.figures import UNKNOWN, fraction, gib, number
 from sglang_probe.report.diff_grid import Line, grid
 from sglang_probe.report.layout import paragraph
 
 INDENT: Final = "  "
-SHOWN: Final = 1 << 19
-"""Bytes from which a part is not 0.000."""
 
 
 def budget_lines(found: Diff, width: int) -> list[Text]:
@@ -26,8 +24,11 @@ def budget_lines(found: Diff, width: int) -> list[Text]:
         return []
     heading = Line("", ("baseline", "candidate", "rest", *_tokens_heading(work)))
     before, after = work.rest_bytes
-    rows = [_line(piece, work) for piece in work.pieces if _is_shown(piece)]
-    changed = (_signed(work.delta_bytes), *_tokens(work, work.delta_tokens))
+    figures, tokens = printed(work), _shown_tokens(work)
+    rows = [_line(piece, work, figures, tokens) for piece in work.pieces if piece.part in tokens]
+    if figures.rounding:
+        rows.append(Line(part_name("rounding"), ("", "", thousandths(figures.rounding), *_tokens(work, 0))))
+    changed = (thousandths(figures.whole), *_tokens(work, work.delta_tokens))
     rows.append(Line("the rest itself", (gib(before), gib(after), *changed)))
     who = work.labels[0] if work.labels[0] == work.labels[1] else f"{work.labels[0]} and {work.labels[1]}"
     lines = [Text(f"What changed the budget of the tightest rank ({who}; GiB)", style="bold")]
@@ -37,15 +38,25 @@ def budget_lines(found: Diff, width: int) -> list[Text]:
     return lines + [text for note in _unknown(work) for text in paragraph(note, width, INDENT, INDENT * 2)]
 
 
-def _is_shown(piece: Piece) -> bool:
-    return abs(piece.delta_bytes) >= SHOWN or abs(piece.delta_tokens or 0) > 1  # one is the rounding of two
+def _shown_tokens(work: Arithmetic) -> dict[str, int | None]:
+    """Return the parts that are printed, with their tokens: the greatest has those of the ones that are not."""
+    figures = printed(work)
+    shown = [one for one in work.pieces if figures.parts[one.part] or abs(one.delta_tokens or 0) > 1]
+    tokens = {one.part: one.delta_tokens for one in shown}
+    for level in {one.of for one in shown}:
+        here = [one for one in shown if one.of == level]
+        hidden = sum(one.delta_tokens or 0 for one in work.pieces if one.of == level and one.part not in tokens)
+        greatest = max(here, key=lambda one: abs(one.delta_tokens or 0))
+        if greatest.delta_tokens is not None:
+            tokens[greatest.part] = greatest.delta_tokens + hidden
+    return tokens
 
 
-def _line(piece: Piece, work: Arithmetic) -> Line:
+def _line(piece: Piece, work: Arithmetic, figures: Printed, tokens: dict[str, int | None]) -> Line:
     name = part_name(piece.part)
     cells = tuple(_value(piece, value) for value in piece.values)
     name = f"{INDENT}{name}" if piece.of else name
-    return Line(name, (*cells, _signed(piece.delta_bytes), *_tokens(work, piece.delta_tokens)))
+    return Line(name, (*cells, figures.of(piece.part), *_tokens(work, tokens[piece.part])))
 
 
 def _value(piece: Piece, value: float | int | None) -> str:
@@ -54,10 +65,6 @@ def _value(piece: Piece, value: float | int | None) -> str:
     if piece.part == "fraction":
         return fraction(value)
     return number(int(value)) if piece.part == "bytes_per_token" else gib(int(value))
-
-
-def _signed(count: int) -> str:
-    return signed_gib(count).removesuffix(" GiB")
 
 
 def _tokens_heading(work: Arithmetic) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ from sglang_probe.report.plain import printable
 GAP: Final = 2
 LEAST_NAME: Final = 22
 LEAST_CELL: Final = 9
+LEAST_WIDEST: Final = 13
 WIDEST_CELL: Final = 26
-"""A cell that is wider is broken into lines."""
+"""A cell that is wider is broken into lines: one of "interrupted", or of a phase's name, never is."""
 
 
 class Line(NamedTuple):
@@ -31,7 +32,7 @@ def grid(heading: Line, rows: Sequence[Line], width: int, indent: str = "") -> l
     """Return the rows below their heading. Where not all columns fit, the rest follow in further tables that begin with
     the first column again."""
     count = len(heading.cells)
-    most = max(min((width - len(indent) - LEAST_NAME) // max(count, 1) - GAP, WIDEST_CELL), LEAST_CELL)
+    most = widest(count, width, indent)
     sizes = [_size([line.cells[column] for line in (heading, *rows)], most) for column in range(count)]
     shown: list[Text] = []
     for columns in _pages(sizes, width - len(indent) - LEAST_NAME):
@@ -40,6 +41,11 @@ def grid(heading: Line, rows: Sequence[Line], width: int, indent: str = "") -> l
         for line in (heading, *rows):
             shown += _line(line, columns, sizes, room, indent)
     return shown
+
+
+def widest(count: int, width: int, indent: str = "") -> int:
+    """Return the columns that a cell of a table of `count` sides has; a wider one is broken into lines."""
+    return max(min((width - len(indent) - LEAST_NAME) // max(count, 1) - GAP, WIDEST_CELL), LEAST_WIDEST)
 
 
 def _size(cells: Sequence[str], most: int) -> int:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from rich.text import Text
 
 from sglang_probe.explain.diff.model import Diff, RankDiff, StepRow, TermRow
-from sglang_probe.explain.diff.wording import signed_gib
+from sglang_probe.explain.diff.wording import change
 from sglang_probe.figures import UNKNOWN, counted, fraction, gib, listed, number
+from sglang_probe.report.diff_fold import Kind, kinds_of
 from sglang_probe.report.diff_grid import Line, grid
 from sglang_probe.report.layout import paragraph
 from sglang_probe.report.ledger import NAMES
@@ -29,31 +31,46 @@ TERMS: Final = {
 INDENT: Final = "  "
 NONE: Final = "none"
 MANY: Final = 8
+MOST_BLOCKS: Final = 8
+"""Kinds of ranks that are printed; the JSON has all ranks."""
 
 
 def ranks_lines(found: Diff, width: int) -> list[Text]:
-    """Return a table for every kind of rank: those that differ alike are one."""
+    """Return a table for every kind of rank: those that change alike are one."""
     lines = [Text("Phases and categories (GiB; what is not here is the same)", style="bold")] if found.ranks else []
     names = tuple(side.name for side in found.sides)
-    for position, (labels, rank) in enumerate(_alike(found.ranks)):
-        who = labels[0] if len(labels) == 1 else f"{counted(len(labels), 'rank')} alike: {listed(labels, MANY)}"
+    tightest = {side.tightest for side in found.sides}
+    kinds, left = kinds_of(found.ranks, tightest)
+    shown = _told(kinds, tightest)
+    for position, kind in enumerate(shown):
         lines += [Text()] if position else []
-        lines += paragraph(who, width, INDENT)
-        change = ("change",) if len(names) == 2 else ()
-        rows = [*_steps(rank), *_ledger(rank), *_budget(rank)]
+        lines += paragraph(_who(kind), width, INDENT)
+        heading = ("change",) if len(names) == 2 else ()
+        rows = [*_steps(kind.rank), *_ledger(kind.rank), *_budget(kind.rank)]
         if rows:
-            lines += grid(Line("", (*names, *change), ""), rows, width, INDENT * 2)
-        lines += _not_reached(rank, names, width)
+            lines += grid(Line("", (*names, *heading), ""), rows, width, INDENT * 2)
+        lines += _not_reached(kind.rank, names, width)
+    more = left + sum(len(kind.labels) for kind in kinds) - sum(len(kind.labels) for kind in shown)
+    if more:
+        lines += [Text(), *paragraph(f"and {counted(more, 'more rank')}: --format json has them", width, INDENT)]
     return lines
 
 
-def _alike(ranks: Sequence[RankDiff]) -> list[tuple[list[str], RankDiff]]:
-    """Return the ranks by what their tables show."""
-    kinds: dict[Any, tuple[list[str], RankDiff]] = {}
-    for rank in ranks:
-        shown = (*_steps(rank), *_ledger(rank), *_budget(rank))
-        kinds.setdefault(shown, ([], rank))[0].append(rank.label)
-    return list(kinds.values())
+def _told(kinds: Sequence[Kind], tightest: AbstractSet[str | None]) -> list[Kind]:
+    """Return the kinds that are printed, in their order: those of the tightest ranks, and those of most ranks."""
+    by_weight = sorted(kinds, key=lambda kind: (tightest.isdisjoint(kind.labels), -len(kind.labels)))
+    chosen = {id(kind) for kind in by_weight[:MOST_BLOCKS]}
+    return [kind for kind in kinds if id(kind) in chosen]
+
+
+def _who(kind: Kind) -> str:
+    """Name the ranks of a block, and those whose own values are others, though they change by the same."""
+    if len(kind.labels) == 1:
+        return kind.labels[0]
+    who = f"{counted(len(kind.labels), 'rank')} alike: {listed(kind.labels, MANY)}"
+    if not kind.others:
+        return who
+    return f"{who}; the values are {kind.rank.label}'s, and others on {listed(kind.others, MANY)}"
 
 
 def _steps(rank: RankDiff) -> Iterator[Line]:
@@ -61,7 +78,8 @@ def _steps(rank: RankDiff) -> Iterator[Line]:
     for row in rank.steps:
         if not _is_cut_off(row, rank):
             cells = [_step_cell(state, cost) for state, cost in zip(row.states, row.cost_bytes, strict=True)]
-            yield Line(f"{' ' * row.depth}{_step(row)}", (*cells, *_change(row.delta_bytes, len(cells))))
+            ended = all(state == "ok" for state in row.states)
+            yield Line(f"{' ' * row.depth}{_step(row)}", (*cells, *_change(row.cost_bytes if ended else (None, None))))
 
 
 def _is_cut_off(row: StepRow, rank: RankDiff) -> bool:
@@ -99,11 +117,12 @@ def _not_reached(rank: RankDiff, names: Sequence[str], width: int) -> list[Text]
     return [text for one in said for text in paragraph(one, width, INDENT * 2, INDENT * 3)]
 
 
-def _change(delta: int | None, sides: int) -> tuple[str, ...]:
-    """Return the column of changes, which a matrix does not have."""
-    if sides != 2:
+def _change(amounts: Sequence[int | None]) -> tuple[str, ...]:
+    """Return the column of changes, which a matrix does not have: as it comes out of the figures beside it."""
+    if len(amounts) != 2:
         return ()
-    return (UNKNOWN if delta is None else signed_gib(delta).removesuffix(" GiB"),)
+    before, after = amounts
+    return (UNKNOWN if before is None or after is None else change(before, after),)
 
 
 def _ledger(rank: RankDiff) -> Iterator[Line]:
@@ -112,7 +131,7 @@ def _ledger(rank: RankDiff) -> Iterator[Line]:
         if any(over and not amount for amount, over in zip(row.bytes, ended, strict=False)):
             continue  # it never came to what this category is made of
         cells = [gib(amount) for amount in row.bytes]
-        yield Line(f"last reading: {NAMES[row.category]}", (*cells, *_change(row.delta_bytes, len(cells))))
+        yield Line(f"last reading: {NAMES[row.category]}", (*cells, *_change(row.bytes)))
 
 
 def _budget(rank: RankDiff) -> Iterator[Line]:
@@ -145,5 +164,6 @@ def _changed_term(row: TermRow) -> tuple[str, ...]:
     if row.term in {"tokens", "bytes_per_token"}:
         return (f"{row.delta:+,}",)
     if isinstance(row.delta, float):
-        return (f"{'+' if row.delta > 0 else '-'}{fraction(abs(row.delta))}",)
-    return _change(row.delta, 2)
+        before, after = (round(value, 6) for value in row.values)
+        return (f"{'+' if after > before else '-'}{fraction(abs(after - before))}",)
+    return _change(row.values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -23,6 +22,8 @@ from sglang_probe.timeline.model import Run, Timeline
 
 INDENT: Final = "  "
 HANGING: Final = " " * 6
+LONGEST_ERROR: Final = 160
+"""Characters of SGLang's error that are shown: `timeline` has all of it."""
 SEVERITY_STYLES: Final = {"error": "bold red", "warning": "yellow", "info": "bold"}
 SEVERITY_WORDS: Final = {"error": "CAUSE", "warning": "WARNING", "info": "ALSO"}
 """An error is what explains the failure; what only informs stands below."""
@@ -54,9 +55,8 @@ def _head(run: Run, width: int, now: datetime | None, several: bool) -> list[Tex
     lines = field("run", run_name(run, several), width, "bold")
     lines += field("outcome", headline(run, now), width, STYLES.get(run.outcome, "yellow"))
     if run.failure is not None:
-        lines += field("error", first_error(run.failure), width)
-    if run.provenance.command:
-        lines += field("command", shlex.join(run.provenance.command), width)
+        said = first_error(run.failure)
+        lines += field("error", said if len(said) <= LONGEST_ERROR else f"{said[:LONGEST_ERROR]}...", width)
     return lines
 
 

@@ -116,5 +116,15 @@ def _endings(process: Process) -> Iterator[str]:
     unfinished = [step for step in process.steps if step.state in {"died", "interrupted", "open"}]
     if unfinished:
         step = max(unfinished, key=lambda step: step.depth)
-        reason = f": {step.state_reason}" if step.state_reason else ""
-        yield f"{step.state} in {step_name(step)}{reason}"
+        yield f"{step.state} in {step_name(step)}{_why_unfinished(step, process)}"
+
+
+def _why_unfinished(step: Step, process: Process) -> str:
+    """Return why a step has no end. A file that breaks off in a line is reason enough, unless it is known to have
+    died: then it broke off as it died."""
+    told = f": {step.state_reason}" if step.state_reason else ""
+    if not process.torn_tail or process.alive:
+        return told
+    if step.state == "died":
+        return f"{told}; the last line of its file is cut off"
+    return ": the last line of this process's file is cut off there, so what came after is not known"

@@ -29,7 +29,7 @@ def test_two_runs_are_compared_and_the_answer_stands_first(probe: Probe) -> None
 
 
 def test_provenance_stands_before_phases_and_those_before_the_sentences(probe: Probe) -> None:
-    text = probe("diff", FIRST / "car", FIRST / "lowfrac").stdout
+    text = probe("diff", FIRST / "nocar", FIRST / "car").stdout
     titles = ["In one look", "What they were made of", "Phases and categories", "What it comes to"]
 
     assert sorted(text.index(title) for title in titles) == [text.index(title) for title in titles]

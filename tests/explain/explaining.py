@@ -90,5 +90,6 @@ def raising(phase: str, message: str, kind: str = "torch.OutOfMemoryError", *, f
     step = build_step(f"{phase} all", 1, free + 0.1, free, 0.5, state="error", failure=failure, worker="target")
     first, second = rank(0, fraction=0.9, weights=60.0, available=34.0), rank(1, fraction=0.9, available=34.0)
     broken = rank(0, fraction=0.9, weights=60.0, available=34.0)
-    process = build_rank(0, 2, (*first.steps[1:], step), workers=broken.workers)
+    pools = () if phase == "weights.load" else (build_step("kv.pool all", 1, 34.0, free + 0.1, 0.5, worker="target"),)
+    process = build_rank(0, 2, (*first.steps[1:], *pools, step), workers=broken.workers)
     return failed(process, second, phase=phase, failure=failure)

@@ -88,6 +88,7 @@ def test_another_process_that_does_not_make_up_the_device_is_not_taken_for_this_
     "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
     "CUDA driver error: CUDA_ERROR_OUT_OF_MEMORY",
     "NPU out of memory. Tried to allocate 20.00 MiB",
+    "NCCL error: Failed to CUDA calloc async 4864 bytes",
 ])  # fmt: skip
 def test_other_libraries_wordings_are_out_of_memory_too(message: str) -> None:
     assert parse(message) is not None
@@ -102,6 +103,9 @@ def test_nothing_free_is_zero_and_not_unknown() -> None:
 @pytest.mark.parametrize("message", [
     "out of resource: shared memory, Required: 131072",
     "DefaultCPUAllocator: can't allocate memory",
+    "builtins.MemoryError: ",
+    "Host memory out of memory: cudaHostAlloc failed",
+    "Not enough host memory available. Requesting 8.00 GB but only have 2.00 GB free.",
     "unable to mmap 1024 bytes from file </torch_1>: Cannot allocate memory (12)",
 ])  # fmt: skip
 def test_the_host_s_memory_is_not_the_device_s(message: str) -> None:
@@ -122,3 +126,10 @@ def test_any_text_is_read_without_an_error(message: str) -> None:
     said = parse(message)
 
     assert said is None or said.short is None or isinstance(said.short, int)
+
+
+def test_a_size_that_no_process_can_have_is_unknown() -> None:
+    said = read(NEW.replace("this process has 3.89 GiB", "this process has 17179869184.00 GiB"))
+
+    assert said.process is None
+    assert said.outside is None

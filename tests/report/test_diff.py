@@ -9,9 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglang_probe.explain.diff.compare import compare
+from sglang_probe.explain.diff.model import Row
 from sglang_probe.report.diff import diff_text
 from sglang_probe.report.diff_grid import Line, grid
-from tests.explain.diff.pairs import FIRST, SECOND, recorded
+from sglang_probe.report.diff_made import made_lines
+from sglang_probe.report.diff_ranks import MOST_BLOCKS
+from sglang_probe.timeline.model import Run
+from tests.collect.starting import Shape
+from tests.explain.diff.pairs import EXPERIMENTS, FIRST, GIB, SECOND, made, recorded
 
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 words = st.text("abc -.0123456789", max_size=40)
@@ -54,3 +59,70 @@ def test_what_a_side_did_not_come_to_is_named_and_not_shown_as_a_change() -> Non
 
     assert "not reached by candidate: kv.pool request" in text
     assert "last reading: KV pool" not in text
+
+
+def test_what_changed_comes_out_of_the_figures_beside_it() -> None:
+    text = diff_text(compare((recorded(EXPERIMENTS / "car"), recorded(EXPERIMENTS / "maxbs64"))))
+    rows = re.findall(r"(?m)^ +(?:last reading|budget): .*? ([\d.]+) +([\d.]+) +([+-][\d.]+)$", text)
+
+    assert len(rows) > 5
+    assert [one for one in rows if round(float(one[1]) - float(one[0]), 3) != float(one[2])] == []
+
+
+def test_no_sentence_stands_twice() -> None:
+    for name in ("maxbs64", "oom-capture-size", "fraction80", "tp1"):
+        found = compare((recorded(EXPERIMENTS / "car"), recorded(EXPERIMENTS / name)))
+        text = " ".join(diff_text(found).split())
+        assert [said for said in found.says if text.count(said) != 1] == []
+
+
+def ranks(weights: list[int], *, less_free: int = 0) -> Run:
+    """Return a run of ranks that take so much for their weights; on the last one so much more is gone before."""
+    shapes = [Shape(weights=size) for size in weights]
+    shapes[-1].context += less_free
+    return made(*shapes, run_id=f"{sum(weights)}")
+
+
+def test_ranks_whose_values_are_not_the_same_but_whose_changes_are_make_one_block() -> None:
+    count, common = 4, 20 * GIB
+    pair = [ranks([common + more] * count, less_free=GIB) for more in (0, GIB)]
+    text = diff_text(compare(pair))
+
+    assert 1 == text.count("last reading: weights")
+    assert "4 ranks alike: TP0, TP1, TP2, TP3; the values are TP3's" in " ".join(text.split())
+
+
+def test_of_many_kinds_of_ranks_those_of_the_tightest_and_of_most_ranks_are_printed() -> None:
+    count, common = 40, 20 * GIB
+    weights = [common + (place << 27) for place in range(count)]
+    found = compare((ranks([common] * count), ranks(weights)))
+    text = diff_text(found)
+
+    assert count - 1 == len(found.ranks)
+    assert MOST_BLOCKS == text.count("last reading: weights")
+    assert f"and {len(found.ranks) - MOST_BLOCKS} more ranks: --format json has them" in text
+    assert f"\n  {found.sides[1].tightest}\n" in text
+
+
+def test_a_flag_that_a_side_of_a_matrix_was_not_given_is_not_sold_as_given() -> None:
+    names = ("car", "maxbs64", "fraction80", "fp8kv")
+    text = " ".join(diff_text(compare([recorded(EXPERIMENTS / name) for name in names])).split())
+
+    assert "--mem-fraction-static A, D: not given (0.909) B: not given (0.908) C: 0.8" in text
+    assert "--kv-cache-dtype A, B, C: not given (auto) D: fp8_e5m2" in text
+
+
+def test_a_value_that_no_column_holds_stands_on_lines_of_its_own() -> None:
+    values = tuple(f"/somewhere/that/is/rather/long/{name}" for name in ("one", "two", "one"))
+    row = Row(group="sglang", key="path", values=values)
+    lines = [line.plain.strip() for line in made_lines([row], ["A", "B", "C"], 80)]
+
+    assert ["SGLang's path", f"A, C: {values[0]}", f"B: {values[1]}"] == lines
+
+
+def test_the_parts_of_a_structured_value_are_rows_of_the_matrix() -> None:
+    values = tuple(f"Config(decode=Phase(max_bs={most}), backend='full')" for most in (8, 64, 8))
+    row = Row(group="arguments effective", key="config", values=values)
+    lines = [line.plain.split() for line in made_lines([row], ["A", "B", "C"], 80)]
+
+    assert [["A", "B", "C"], ["config", "decode.max_bs", "8", "64", "8"]] == lines

@@ -58,7 +58,9 @@ class Stage:
             scenario or story(),
             release=DEFAULT_RELEASE,
             arguments=arguments(fraction),
+            python="python",  # by name: its place would be another on each machine
             environment={
+                "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
                 "PYTHONPATH": os.pathsep.join([str(ROOT), str(self.site)]),
                 "SGLANG_PROBE_DIR": str(self.directory / "runs"),
                 "SGLANG_PROBE_RUN_ID": name,

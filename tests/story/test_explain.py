@@ -45,7 +45,7 @@ def test_the_story_s_questions_are_each_a_line_with_numbers(scene: Scene) -> Non
         "rest = 21.697 - 93.999 x (1 - 0.550) = -20.603 GiB",  # which numbers
         "minimum viable fraction = 1 - 21.697 / 93.999 = 0.7692",  # which fraction
         "It cannot be the cause",  # the custom all-reduce
-        "94.974 GiB is what CUDA gives of the card; 0.975 went to",  # where the 0.93 GiB went, 0.975 on the poorest
+        "94.974 GiB is what CUDA gives of the card; 0.975 GiB went",  # where the 0.93 GiB went, 0.975 on the poorest
     ):
         assert answer in text
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from sglang_probe.explain.diff.model import Row
+from sglang_probe.explain.diff.structured import Leaf, differing, numbers
 from sglang_probe.explain.diff.values import same
 from sglang_probe.timeline.model import Run
 
@@ -33,15 +36,15 @@ def field_of(key: str) -> str:
     return NAMES.get(name, name)
 
 
-def argument_rows(runs: Sequence[Run]) -> Iterator[Row]:
-    """Return every argument that any side was given or has in effect. An effective one stands in the row of the flag of
-    its name, where there is one."""
+def argument_rows(runs: Sequence[Run], *, fold: bool = True) -> Iterator[Row]:
+    """Return every argument that any side was given or has in effect. With `fold` an effective one stands in the row of
+    the flag of its name, where there is one."""
     given = [run.provenance.given for run in runs]
     effective = [run.provenance.effective for run in runs]
     taken: set[str] = set()
     for flag in sorted({flag for table in given for flag in table or ()}):
         fields = _fields(flag, effective)
-        taken.update(fields)
+        taken.update(fields if fold else ())
         yield _given(flag, given, fields, effective)
     for name in sorted({name for table in effective for name in table or ()} - taken):
         values = _values(name, effective)
@@ -70,3 +73,40 @@ def _fields(flag: str, effective: Sequence[Table | None]) -> list[str]:
 
 def _values(name: str, tables: Sequence[Table | None]) -> tuple[Any, ...]:
     return tuple(None if table is None else table.get(name) for table in tables)
+
+
+def following(rows: Sequence[Row]) -> list[Row]:
+    """Return rows with those marked that follow from flags that were given: a structure that SGLang makes of them.
+
+    Worked example: `--cuda-graph-max-bs` 8 and 64 make `cuda_graph_config` differ in `decode.max_bs`, 8 and 64, and in
+    the sizes up to it.
+    """
+    flags = [row for row in rows if row.group == "arguments given" and row.differs and row.counts]
+    return [_follows(row, flags) for row in rows]
+
+
+def _follows(row: Row, flags: Sequence[Row]) -> Row:
+    if row.group != "arguments effective" or not (row.differs and row.counts):
+        return row
+    leaves = differing(row.values)
+    stem = row.key.removesuffix("_config").removesuffix("_args")
+    by_name = [flag.key for flag in flags if leaves and stem in field_of(flag.key)]
+    made = [[flag.key for flag in flags if _makes(flag, leaf)] for leaf in leaves]
+    if not leaves or not (by_name or all(made)):
+        return row
+    found = dict.fromkeys([*by_name, *(key for keys in made for key in keys)])
+    return msgspec.structs.replace(row, counts=False, why=f"follows from {', '.join(found)}")
+
+
+def _makes(flag: Row, leaf: Leaf) -> bool:
+    """Say whether a part has the values of a flag, or goes up to them, on each side that has the flag."""
+    given = zip(flag.values, flag.effective or flag.values, strict=True)
+    wanted = [made if value is None else value for value, made in given]
+    tops = [max(numbers(text), default=None) for text in leaf.texts]
+    texts = [str(text).strip("'") for text in leaf.texts]
+    return any(_all_or_unset(wanted, made) for made in (texts, tops))
+
+
+def _all_or_unset(wanted: Sequence[Any], made: Sequence[Any]) -> bool:
+    pairs = [(one, other) for one, other in zip(wanted, made, strict=True) if one is not None]
+    return bool(pairs) and all(str(one) == str(other) for one, other in pairs)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sglang_probe.explain.diff.arithmetic import REST_OF_WAY
 from sglang_probe.explain.diff.links import behind, name_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Piece, Row, Side
+from sglang_probe.explain.diff.printed import Printed, printed
+from sglang_probe.explain.diff.terms import LATE
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
-from sglang_probe.explain.diff.wording import short, signed_gib, switch, tenants_in_words, told
+from sglang_probe.explain.diff.wording import set_to, tenants_in_words, told
 from sglang_probe.figures import fraction, gib, listed, number
 
 NAMES: Final = {
@@ -24,15 +25,20 @@ NAMES: Final = {
     "custom_allreduce": "custom all-reduce",
     "weights": "weights",
     "weights_draft": "weights of the draft",
+    "others_late": "others' memory that came after the pre-load memory was read",
     "slack_floor": "SGLang's floor on the slack",
     "own_term": "a term of SGLang's own",
     "bytes_per_token": "bytes of a token",
     "other": "other",
+    "rounding": "rounding",
 }
 """What the parts of a budget are called in print; a deduction has the name that SGLang gives it."""
 WHOLE_FROM: Final = 0.9
 """Share of a difference from which a part is what explains it."""
 MANY: Final = 3
+ROUNDED: Final = 0.002
+EXACT: Final = 0.0005
+"""GiB by which a formula of printed figures may be off, and from which it does not come out as printed."""
 
 
 def part_name(part: str) -> str:
@@ -42,6 +48,7 @@ def part_name(part: str) -> str:
 
 def budget_causes(found: Arithmetic, rows: Sequence[Row], side: Side) -> Iterator[Cause]:
     """Return what the difference of the budgets comes from, the greatest part first."""
+    figures = printed(found)
     leaves = [piece for piece in found.pieces if piece.part != "pre_load" and not _is_small(piece)]
     for piece in sorted(leaves, key=lambda piece: -max(abs(piece.delta_bytes), _as_bytes(piece, found))):
         linked = behind(piece.part, rows)
@@ -54,7 +61,8 @@ def budget_causes(found: Arithmetic, rows: Sequence[Row], side: Side) -> Iterato
             delta_bytes=piece.delta_bytes,
             share=share,
             explains=explains,
-            says=_says(piece, found, linked, side, explains),
+            says=_says(piece, found, linked, side, figures) if explains else f"{subject_of(piece, linked)}:"
+            f" {worked(piece, figures)}",
         )
 
 
@@ -77,8 +85,8 @@ def turns(piece: Piece, found: Arithmetic) -> bool:
 
 
 def _is_the_whole(piece: Piece, found: Arithmetic) -> bool:
-    before, after = (rest > 0 for rest in found.rest_bytes)
-    if before != after:
+    """Say whether a part is the difference of two budgets that hold something; where neither does, none explains."""
+    if any(rest <= 0 for rest in found.rest_bytes):
         return False
     part, whole = piece.delta_bytes, found.delta_bytes
     if piece.part == "bytes_per_token":
@@ -86,17 +94,14 @@ def _is_the_whole(piece: Piece, found: Arithmetic) -> bool:
     return abs(whole) > 0 and WHOLE_FROM <= part / whole <= 1 / WHOLE_FROM
 
 
-def _says(piece: Piece, found: Arithmetic, linked: Sequence[Row], side: Side, explains: bool) -> str:
-    what = _subject(piece, linked)
-    if not explains:
-        return f"{what}: {_worked(piece, found)}"
-    outcome = _outcome(found)
+def _says(piece: Piece, found: Arithmetic, linked: Sequence[Row], side: Side, figures: Printed) -> str:
+    what, arithmetic = subject_of(piece, linked), worked(piece, figures)
     if turns(piece, found):
         return (
-            f"{what} explains the outcome ({outcome}): {_worked(piece, found)}; with the baseline's value the"
+            f"{what} explains the outcome ({_outcome(found)}): {arithmetic}; with the baseline's value the"
             f" {side.name}'s rest would be {_alone(piece, side)} GiB"
         )
-    return f"{what} explains {outcome}: {_worked(piece, found)}"
+    return f"{what} explains {_outcome(found)}: {arithmetic}"
 
 
 def _alone(piece: Piece, side: Side) -> str:
@@ -104,67 +109,45 @@ def _alone(piece: Piece, side: Side) -> str:
     rest = gib(piece.alone_rest_bytes)
     if piece.part != "fraction" or side.available_bytes is None or side.pre_load_bytes is None:
         return rest
-    plain = side.available_bytes - side.pre_load_bytes * (1 - piece.values[0])
-    if gib(round(plain)) != rest:  # a deduction or a floor is in it
+    available, pre_load, share = gib(side.available_bytes), gib(side.pre_load_bytes), fraction(piece.values[0])
+    off = abs(float(available) - float(pre_load) * (1 - float(share)) - float(rest))
+    if off > ROUNDED:  # a deduction or a floor is in it
         return rest
-    return f"{gib(side.available_bytes)} - {gib(side.pre_load_bytes)} x (1 - {fraction(piece.values[0])}) = {rest}"
+    return f"{available} - {pre_load} x (1 - {share}){' = ' if off < EXACT else ', about '}{rest}"
 
 
 def _outcome(found: Arithmetic) -> str:
-    if None not in found.tokens:
+    if None not in found.tokens and found.delta_tokens:
         return f"{number(found.tokens[0])} -> {number(found.tokens[1])} tokens"
     before, after = (gib(rest) for rest in found.rest_bytes)
     return f"rest {before} -> {after} GiB"
 
 
-def _subject(piece: Piece, linked: Sequence[Row]) -> str:
+def subject_of(piece: Piece, linked: Sequence[Row]) -> str:
     """Name the difference that is behind a part; the part itself where none is, or several could be."""
     tenants = [row for row in linked if row.group == "tenants"]
-    if tenants and piece.part in {"others", "idle_free"}:
+    if tenants and piece.part in {"others", LATE, "idle_free"}:
         came, went = tenants_in_words(tenants, 1), tenants_in_words(tenants, 0)
         if came or went:
             who = came or f"{went}, gone since"
             return f"the {who}," if who.startswith("left-over") else f"{who},"
     if linked and piece.part in {"fraction", "own_term", "bytes_per_token", "custom_allreduce"}:
-        return listed([_set(row) for row in linked], MANY)
+        return listed([set_to(row) for row in linked], MANY)
     name = part_name(piece.part)
     return f"{name} ({listed([told(row) for row in linked], MANY)})" if linked else name
 
 
-def _set(row: Row) -> str:
-    """Name a difference; of a switch what it is now."""
-    turned = switch(row)
-    if row.group == "functions":
-        return f"the changed body of {short(row.key)}"
-    if turned is None:
-        return told(row)
-    what, (*_, is_on) = turned
-    return f"{what} {'on' if is_on else 'off'} ({row.key})"
-
-
-def _worked(piece: Piece, found: Arithmetic) -> str:
+def worked(piece: Piece, figures: Printed) -> str:
     """Return a part's arithmetic, with its values."""
-    whole = next((one for one in found.pieces if one.part == "pre_load"), None)
-    changed = signed_gib(piece.delta_bytes)
-    if piece.part == "fraction":
-        step = piece.values[1] - piece.values[0]
-        pre_load = round(piece.delta_bytes / step) if step else 0
-        return f"{gib(pre_load)} x ({fraction(piece.values[1])} - {fraction(piece.values[0])}) = {changed}"
+    changed = f"{figures.of(piece.part)} GiB"
     if piece.part == "bytes_per_token":
         return f"{number(piece.values[0])} -> {number(piece.values[1])} B, {piece.delta_tokens or 0:+,} tokens"
-    if piece.of is not None and whole is not None and None not in piece.values:
-        before, after = piece.values
-        if before == after:
-            return changed
-        first, second = (after, before) if piece.part == "card" else (before, after)
-        mean = round(abs(piece.delta_bytes / (before - after)), 4)
-        return f"({gib(first)} - {gib(second)}) x {fraction(mean)} = {changed}"
-    if piece.part == REST_OF_WAY and whole is not None:
-        share = whole.delta_bytes / (whole.values[1] - whole.values[0]) if whole.values[1] != whole.values[0] else 0
-        lost = round(piece.delta_bytes / share) if share else 0
-        return f"{signed_gib(lost)} x {fraction(round(share, 4))} = {changed}" if lost else changed
-    if piece.part == "own_term":
-        return f"{gib(piece.values[1])} GiB taken that no known term takes, {gib(piece.values[0])} before: {changed}"
-    if None in piece.values:
+    if piece.part in figures.products:
+        of_it = "by the device's own count of what was in use before, " if piece.part == "others" else ""
+        return f"{of_it}{figures.products[piece.part]} = {changed}"
+    if None in piece.values or piece.of is not None or piece.part == "fraction":
         return changed
-    return f"{gib(piece.values[0])} -> {gib(piece.values[1])} GiB, {changed} of the budget"
+    before, after = (gib(round(value)) for value in piece.values)
+    if piece.part == "own_term":
+        return f"{after} GiB taken that no known term takes, {before} before: {changed}"
+    return f"{before} -> {after} GiB, {changed} of the budget"

@@ -7,23 +7,23 @@ from typing import Final
 
 import msgspec
 
+from sglang_probe.explain.diff.alike import alike_cause
 from sglang_probe.explain.diff.arithmetic import arithmetic_of
-from sglang_probe.explain.diff.causes import budget_causes, part_name
+from sglang_probe.explain.diff.causes import budget_causes
 from sglang_probe.explain.diff.experiment import experiment_of
-from sglang_probe.explain.diff.model import Arithmetic, Cause, Diff, Experiment, RankDiff, Row, Side
+from sglang_probe.explain.diff.launchers import lack_of
+from sglang_probe.explain.diff.model import Arithmetic, Cause, Diff, RankDiff, Row, Side
 from sglang_probe.explain.diff.parting import phase_cause
 from sglang_probe.explain.diff.provenance import counted, provenance_rows
 from sglang_probe.explain.diff.ranks import by_label, rank_diffs
+from sglang_probe.explain.diff.sentences import NOTHING, sentences
 from sglang_probe.explain.diff.sides import sides_of
 from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
-from sglang_probe.explain.diff.wording import signed_gib, told
 from sglang_probe.figures import counted as counted_noun
-from sglang_probe.figures import gib, listed
+from sglang_probe.figures import listed
 from sglang_probe.timeline.model import Run
 
-NOTHING: Final = "these two differ in nothing recorded"
-NOTHING_COUNTS: Final = "these two differ in nothing that counts"
 MANY: Final = 4
 
 
@@ -65,9 +65,13 @@ def _pair(
         found = None
     experiment = experiment_of(runs, sides, rows, ranks, found)
     causes = [] if found is None else list(budget_causes(found, rows, sides[1]))
-    if not any(cause.explains for cause in causes) or not _budget_decides(runs):
+    alike = alike_cause(runs, rows) if counted(rows) or ranks else None
+    if alike is not None:
+        causes = [alike, *causes]
+    elif not any(cause.explains for cause in causes) or not _budget_decides(runs):
         phase = None if _ended_alike(runs) and not counted(rows) and not ranks else phase_cause(runs, rows)
         causes = causes if phase is None else [phase, *causes]
+    whole = lack_of(runs) is None
     return Diff(
         sides=sides,
         provenance=rows,
@@ -75,7 +79,7 @@ def _pair(
         arithmetic=found,
         experiment=experiment,
         causes=tuple(causes),
-        says=tuple(_says(runs, rows, ranks, found, experiment, causes)),
+        says=tuple(sentences(runs, rows, ranks, found, experiment, causes, whole=whole)),
         notes=notes,
     )
 
@@ -100,63 +104,11 @@ def _budget_decides(runs: Sequence[Run]) -> bool:
     return all(run.outcome == "ready" or run.failed_phase == "kv.profile" for run in runs)
 
 
-def _says(
-    runs: tuple[Run, Run],
-    rows: Sequence[Row],
-    ranks: Sequence[RankDiff],
-    found: Arithmetic | None,
-    experiment: Experiment | None,
-    causes: Sequence[Cause],
-) -> Iterator[str]:
-    """What changed, what it cost, and what explains the outcome: the leading sentence first."""
-    real = counted(rows)
-    alike = not causes and not ranks and runs[0].outcome == runs[1].outcome
-    if not real and alike:
-        yield NOTHING_COUNTS if any(row.differs for row in rows) else NOTHING
-        return
-    if experiment is not None:
-        yield experiment.says
-    leading = [cause for cause in causes if cause.explains or cause.part == "phase"]
-    yield from (cause.says for cause in leading)
-    if not real:
-        nothing = NOTHING_COUNTS if any(row.differs for row in rows) else NOTHING
-        ended = runs[0].outcome == runs[1].outcome
-        yield f"{nothing}, and yet {'their memory is not the same' if ended else 'they did not end alike'}"
-    elif experiment is None:
-        yield f"changed: {listed([told(row).removesuffix(' changed') for row in real], MANY)}"
-    if found is not None and found.delta_bytes:
-        yield _cost(found)
-    yield from _free(runs, ranks)
-    if found is not None and causes and not leading:
-        yield "no part alone explains it"
-
-
-def _cost(found: Arithmetic) -> str:
-    """Return what the budget changed by, and the parts of it: they re-add."""
-    rests = " -> ".join(gib(rest) for rest in found.rest_bytes)
-    parts = [piece for piece in found.pieces if piece.of is None and abs(piece.delta_bytes) >= SAME_ON_A_CARD]
-    told_parts = ", ".join(f"{part_name(piece.part)} {signed_gib(piece.delta_bytes)}" for piece in parts)
-    return f"it cost: rest {rests} GiB, {signed_gib(found.delta_bytes)}: {told_parts or 'no part of 1 MiB'}"
-
-
-def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff]) -> Iterator[str]:
-    """Return what the memory that is free at the end changed by, on the rank with most of it, and who has it now."""
-    if any(run.outcome != "ready" for run in runs):
-        return
-    changed = [(row, rank) for rank in ranks for row in rank.ledger if row.category == "free" and row.delta_bytes]
-    if not changed:
-        return
-    free, rank = max(changed, key=lambda one: abs(one[0].delta_bytes or 0))
-    others = [row for row in rank.ledger if row.category != "free" and row.delta_bytes is not None]
-    others.sort(key=lambda row: -abs(row.delta_bytes or 0))
-    parts = [f"{row.category.replace('_', ' ')} {signed_gib(row.delta_bytes or 0)}" for row in others]
-    amounts = " -> ".join(gib(amount) for amount in free.bytes)
-    of_it = f": {listed(parts, MANY)}" if parts else ""
-    yield f"free at the end on {rank.label}: {amounts} GiB, {signed_gib(free.delta_bytes or 0)}{of_it}"
-
-
 def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:
     """Say what could not be compared."""
+    lack = lack_of(runs)
+    if lack is not None:
+        yield lack.note
     tables = [by_label(run) for run in runs]
     for side, run, table in zip(sides, runs, tables, strict=True):
         alone = [name for name in table if not all(name in other for other in tables)]

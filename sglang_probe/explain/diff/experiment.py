@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from sglang_probe.explain.diff.arguments import field_of
 from sglang_probe.explain.diff.model import Arithmetic, Experiment, RankDiff, Row, Side
+from sglang_probe.explain.diff.names import CATEGORIES
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.diff.terms import terms_of
-from sglang_probe.explain.diff.wording import signed_gib, switch, told
+from sglang_probe.explain.diff.wording import DEFAULT, arrow, change, is_default_fraction, switch, told
 from sglang_probe.timeline.model import Run
 
 TOUCHES: Final = (
@@ -50,20 +51,22 @@ def experiment_of(
     if row is None or row.group not in SETTINGS or any(run.outcome != "ready" for run in runs):
         return None
     on_cpu = any(is_cpu(rank) for run in runs for rank in ranks_of(run))  # its memory, and so its tokens, are a host's
-    category, touched = (None, None) if on_cpu else _touched(row, runs, ranks, found)
+    touched = Touched() if on_cpu else _touched(row, runs, ranks, found)
     before, after = sides
     effect = Experiment(
         group=row.group,
         key=row.key,
         values=(row.values[0], row.values[1]),
-        category=category,
-        category_delta_bytes=touched,
+        category=touched.category,
+        category_delta_bytes=None if touched.sizes is None else touched.sizes[1] - touched.sizes[0],
         delta_tokens=None if on_cpu else _less(after.tokens, before.tokens),
         delta_free_bytes=_less(after.free_bytes, before.free_bytes),
         delta_ready_s=_less(after.ready_s, before.ready_s),
         says="",
     )
-    return msgspec.structs.replace(effect, says=_says(effect, row))
+    because = "" if on_cpu else _because(row, rows, found)
+    free = None if before.free_bytes is None or after.free_bytes is None else (before.free_bytes, after.free_bytes)
+    return msgspec.structs.replace(effect, says=_says(row, _Effect(effect, touched, free, because)))
 
 
 def the_one(rows: Sequence[Row]) -> Row | None:
@@ -78,51 +81,78 @@ def the_one(rows: Sequence[Row]) -> Row | None:
     return primary[0] if len(primary) == 1 else None
 
 
-def _touched(
-    row: Row, runs: tuple[Run, Run], ranks: Sequence[RankDiff], found: Arithmetic | None
-) -> tuple[str | None, int | None]:
+class Touched(NamedTuple):
+    """The category of memory that a setting is there for, on both sides."""
+
+    category: str | None = None
+    sizes: tuple[int, int] | None = None
+
+
+def _touched(row: Row, runs: tuple[Run, Run], ranks: Sequence[RankDiff], found: Arithmetic | None) -> Touched:
     name = field_of(row.key)
     category = next((category for pattern, category in TOUCHES if re.fullmatch(pattern, name)), None)
     if category == "custom_allreduce":  # what it cost the device: a part of it may be torch's, in whole blocks
         before, after = (None if terms is None else terms.way[category] for terms in map(terms_of, runs))
-        return category, _less(after, before)
+        return Touched(category, None if before is None or after is None else (before, after))
     rank = next((one for one in ranks if found is None or one.label == found.labels[1]), None)
-    ledger = {} if rank is None else {one.category: one.delta_bytes for one in rank.ledger}
+    ledger = {} if rank is None else {one.category: one for one in rank.ledger if one.delta_bytes is not None}
     if category is None:
-        known = {name: size for name, size in ledger.items() if size and name not in RESULTS}
+        known = {name: one.delta_bytes or 0 for name, one in ledger.items() if name not in RESULTS}
         category = max(known, key=lambda name: abs(known[name]), default=None)
-    return category, None if category is None else ledger.get(category) or 0
+    if category is None or category not in ledger:
+        return Touched(category, None if category is None else (0, 0))
+    first, second = ledger[category].bytes
+    return Touched(category, (first or 0, second or 0))
 
 
 def _less(after: Any, before: Any) -> Any:
     return None if after is None or before is None else after - before
 
 
-def _says(effect: Experiment, row: Row) -> str:
+class _Effect(NamedTuple):
+    """What a sentence needs."""
+
+    told: Experiment
+    touched: Touched
+    free: tuple[int, int] | None
+    because: str
+
+
+def _because(row: Row, rows: Sequence[Row], found: Arithmetic | None) -> str:
+    """Say that tokens changed by the fraction that SGLang makes of the rest, where it did."""
+    default = next((one for one in rows if is_default_fraction(one) and one.differs and one is not row), None)
+    piece = None if found is None else next((one for one in found.pieces if one.part == "fraction"), None)
+    if default is None or found is None or piece is None or not piece.delta_tokens:
+        return ""
+    went = f"{DEFAULT} went {arrow(default, default.values)}"
+    if abs(piece.delta_tokens - (found.delta_tokens or 0)) <= 1:
+        return f", since {went}"
+    return f", {piece.delta_tokens:+,} of them since {went}"
+
+
+def _says(row: Row, effect: _Effect) -> str:
     """One line; where something is off in the candidate, the other way round too, as people ask for its cost."""
     turned = switch(row)
+    there = f"{_effect(effect, 1)}{effect.because}{_beside(effect)}"
     if turned is None:
-        return f"{told(row)}: {_effect(effect, 1)}{_beside(effect)}"
+        return f"{told(row)}: {there}"
     what, (_, is_on) = turned
     if is_on:
-        return f"{what} on: {_effect(effect, 1)}{_beside(effect)}"
-    return f"{what} off: {_effect(effect, 1)}{_beside(effect)}. Put the other way, {what} on: {_effect(effect, -1)}"
+        return f"{what} on: {there}"
+    return f"{what} off: {there}. Put the other way, {what} on: {_effect(effect, -1)}"
 
 
-def _effect(effect: Experiment, sign: int) -> str:
+def _effect(effect: _Effect, sign: int) -> str:
     parts = []
-    if effect.category_delta_bytes is not None:
-        named = "" if effect.category == "custom_allreduce" else f"{str(effect.category).replace('_', ' ')} "
-        parts.append(f"{named}{signed_gib(sign * effect.category_delta_bytes)}")
-    if effect.delta_tokens is not None:
-        parts.append(f"{sign * effect.delta_tokens:+,} tokens")
+    category, sizes = effect.touched
+    if sizes is not None:
+        named = "" if category == "custom_allreduce" else f"{CATEGORIES.get(str(category), category)} "
+        parts.append(f"{named}{change(*sizes[::sign])} GiB")
+    if effect.told.delta_tokens is not None:
+        parts.append(f"{sign * effect.told.delta_tokens:+,} tokens")
     return ", ".join(parts) or "no memory that can be told"
 
 
-def _beside(effect: Experiment) -> str:
-    parts = []
-    if effect.delta_free_bytes is not None:
-        parts.append(f"free at the end {signed_gib(effect.delta_free_bytes)}")
-    if effect.delta_ready_s is not None:
-        parts.append(f"ready {effect.delta_ready_s:+.1f} s, of one start each")
-    return f" ({'; '.join(parts)})" if parts else ""
+def _beside(effect: _Effect) -> str:
+    """What stays free at the end; how long single starts took is no effect."""
+    return f" (free at the end {change(*effect.free)} GiB)" if effect.free is not None else ""

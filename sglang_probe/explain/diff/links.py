@@ -24,6 +24,7 @@ _ARGUMENTS: Final[dict[str, str]] = {
 }
 _OTHERS: Final[dict[str, tuple[tuple[Group, str], ...]]] = {
     "others": (("tenants", ".*"),),
+    "others_late": (("tenants", ".*"),),
     "idle_free": (("tenants", ".*"), ("cards", "name|total"), ("visible devices", ".*")),
     "card": (("cards", "name|total|driver"), ("visible devices", ".*")),
     "context": (("versions", "torch|cuda"), ("cards", "name|driver"), ("variables", "CUDA_.*|PYTORCH_.*")),
@@ -37,7 +38,7 @@ _OTHERS: Final[dict[str, tuple[tuple[Group, str], ...]]] = {
     "own_term": (("functions", r".*profile.*"),),
     "bytes_per_token": (("functions", r".*cell_size.*"),),
 }
-_NOT_CODE: Final = frozenset({"others", "card", "idle_free"})
+_NOT_CODE: Final = frozenset({"others", "others_late", "card", "idle_free"})
 """Parts that no version of SGLang decides."""
 
 

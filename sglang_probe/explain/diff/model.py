@@ -85,7 +85,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     counts: bool = True
     """Whether it can be a cause."""
     differs: bool = True
-    """False in a row that only `--all` shows: the sides are the same, or differ by nature."""
+    """False in a row that only `--all` shows: the sides are the same, differ by nature, or are not compared."""
     why: str | None = None
     """Why it does not count, or what it means."""
 

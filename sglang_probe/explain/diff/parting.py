@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from sglang_probe.explain.diff.alike import brief
 from sglang_probe.explain.diff.links import name_of
 from sglang_probe.explain.diff.model import Cause, Row
+from sglang_probe.explain.diff.names import PAIR
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.ranks import Key, by_label, keyed_steps
-from sglang_probe.explain.diff.sides import PAIR, error_of
+from sglang_probe.explain.diff.shortage import pool_proof
+from sglang_probe.explain.diff.sides import error_of
 from sglang_probe.explain.diff.tenants import is_cpu, last_ledger, tenants_on
 from sglang_probe.explain.diff.values import SAME_TENANT
 from sglang_probe.explain.diff.wording import tenants_in_words, told
 from sglang_probe.figures import gib
 from sglang_probe.timeline.model import Process, Run, Step
 
-LONGEST: Final = 100
-"""Characters of an error that a sentence takes; the run's own report has all of it."""
 ENDED: Final = frozenset({"error", "died"})
 ALIKE: Final = 0.05
 """Share by which what is missing may differ from what a tenant holds: NVML counts a process a little short."""
@@ -36,10 +37,20 @@ def phase_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]
     if worse is None:
         return None
     failed, other = runs[worse], runs[1 - worse]
+    where = _where(failed, other, names[worse], names[1 - worse])
+    pool = pool_proof(failed, other, rows)
+    if pool is not None:
+        return Cause(
+            side=names[1],
+            part="phase",
+            differences=pool.differences,
+            explains=True,
+            says=f"{where}; {pool.says}",
+        )
     proof = _proof(failed, other)
     real = counted(rows)
     tenants = [row for row in real if row.group == "tenants"]
-    says = [_where(failed, other, names[worse], names[1 - worse]), *([proof.says] if proof else [])]
+    says = [where, *([proof.says] if proof else [])]
     settled = proof is not None and proof.tenants and bool(tenants)
     if settled and tenants_in_words(tenants, worse):
         says.append(f"{tenants_in_words(tenants, worse)}, explains it")
@@ -77,17 +88,13 @@ def _earlier(runs: tuple[Run, Run]) -> int | None:
 
 def _where(failed: Run, other: Run, name: str, other_name: str) -> str:
     phase = failed.failed_phase or "a phase that is not known"
-    reason = f" ({_brief(error)})" if (error := error_of(failed)) else ""
+    reason = f" ({brief(error)})" if (error := error_of(failed)) else ""
     if other.outcome == failed.outcome and other.failed_phase == failed.failed_phase:
         return f"both {'end' if failed.outcome == 'died' else 'fail'} in {phase}{reason}"
     who = f" on {failed.failed_label}" if failed.failed_label else ""
     verb = "dies" if failed.outcome == "died" else "fails"
     passed = "passed it" if _passed(other, failed.failed_phase) else "did not end there"
     return f"they part in {phase}: the {name} {verb} there{who}{reason}, the {other_name} {passed}"
-
-
-def _brief(error: str) -> str:
-    return error if len(error) <= LONGEST else f"{error[:LONGEST].rpartition(' ')[0]} ..."
 
 
 def _passed(run: Run, phase: str | None) -> bool:

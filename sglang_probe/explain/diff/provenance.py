@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from sglang_probe.explain.diff.arguments import argument_rows
+from sglang_probe.explain.diff.arguments import argument_rows, following
+from sglang_probe.explain.diff.launchers import lack_of, not_compared
 from sglang_probe.explain.diff.model import GROUPS, Row
 from sglang_probe.explain.diff.nature import natural
 from sglang_probe.explain.diff.tenants import card_rows, fact, ranks_of, tenant_rows
@@ -22,8 +23,9 @@ MOVED: Final = "moved, absent, or not loaded on the other side"
 
 def provenance_rows(runs: Sequence[Run], *, everything: bool = False) -> tuple[Row, ...]:
     """Return the facts in which the sides differ; with `everything` those too in which they do not."""
-    rows = sorted(_facts(runs), key=lambda row: GROUPS.index(row.group))
-    judged = [_judged(row, rows) for row in rows]
+    lack = lack_of(runs)
+    rows = sorted(_facts(runs, fold=lack is None), key=lambda row: GROUPS.index(row.group))
+    judged = following([not_compared(_judged(row, rows), lack) for row in rows])
     return tuple(row for row in judged if row.differs or everything)
 
 
@@ -42,11 +44,11 @@ def counted(rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(row for row in rows if row.differs and row.counts)
 
 
-def _facts(runs: Sequence[Run]) -> Iterator[Row]:
+def _facts(runs: Sequence[Run], *, fold: bool) -> Iterator[Row]:
     yield from _of_the_run(runs)
     yield from _of_sglang(runs)
     yield from _functions(runs)
-    yield from argument_rows(runs)
+    yield from argument_rows(runs, fold=fold)
     yield from _variables(runs)
     yield from _versions(runs)
     yield from card_rows(runs)

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from sglang_probe.explain.diff.model import Side
+from sglang_probe.explain.diff.names import names_of
 from sglang_probe.explain.diff.ranks import target_of
 from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.figures import exception_type
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Budget, Process, Run
-
-PAIR: Final = ("baseline", "candidate")
-
-
-def names_of(count: int) -> tuple[str, ...]:
-    """Return what the sides are called: A, B, C... (A1 after Z) where they are more than a pair."""
-    if count == len(PAIR):
-        return PAIR
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    rounds = (f"{letter}{turn or ''}" for turn in range(count) for letter in letters)
-    return tuple(name for name, _ in zip(rounds, range(count), strict=False))
 
 
 def sides_of(runs: Sequence[Run]) -> tuple[Side, ...]:

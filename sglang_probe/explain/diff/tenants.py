@@ -31,13 +31,12 @@ def last_ledger(process: Process) -> Step | None:
     return next((step for step in reversed(process.steps) if step.depth == 0 and step.ledger is not None), None)
 
 
-def card_of(process: Process, run: Run) -> str | None:
+def _card_of(process: Process, *, several_hosts: bool) -> str | None:
     """Return what the card of a rank is called: `GPU 0`, with its host where there are several."""
     if process.device is None or process.device.index is None or is_cpu(process):
         return None
-    hosts = {one.host for one in ranks_of(run)}
     card = f"GPU {process.device.index}"
-    return card if len(hosts) == 1 else f"{process.host}: {card}"
+    return f"{process.host}: {card}" if several_hosts else card
 
 
 def tenants_on(process: Process) -> list[Tenant] | None:
@@ -81,8 +80,10 @@ def _card_order(card: str) -> tuple[str, int]:
 def _by_card(run: Run) -> dict[str, Process]:
     """Return for each card the rank that saw most of it."""
     found: dict[str, Process] = {}
-    for process in ranks_of(run):
-        card = card_of(process, run)
+    ranks = ranks_of(run)
+    several_hosts = len({rank.host for rank in ranks}) > 1
+    for process in ranks:
+        card = _card_of(process, several_hosts=several_hosts)
         if card is not None and len(process.neighbours) >= len(getattr(found.get(card), "neighbours", ())):
             found[card] = process
     return found

@@ -12,6 +12,11 @@ from sglang_probe.timeline.model import PreLoad, Process, Run, Step
 
 MOST: Final = 1000.0
 """A fraction beyond it is none of SGLang's."""
+LATE: Final = "others_late"
+"""What others took after the pre-load memory was read."""
+BESIDE: Final = 512 << 20
+SHARE_BESIDE: Final = 0.05
+"""Bytes, and share of what torch holds, that loading weights may cost beside: kernels, workspaces of libraries."""
 
 
 class Terms(NamedTuple):
@@ -52,8 +57,7 @@ def terms_of(run: Run) -> Terms | None:
         fraction=budget.mem_fraction_static,
         rest=rest,
         taken={
-            "weights": _loaded(seat, "target"),
-            "weights_draft": _loaded(seat, "draft"),
+            **_weights(seat),
             **{f"deductions.{name}": taken for name, taken in sorted(budget.deductions.items())},
             "slack_floor": floor,
             "own_term": -own,
@@ -64,7 +68,24 @@ def terms_of(run: Run) -> Terms | None:
     )
 
 
-def _loaded(seat: Seat, worker: str) -> int | None:
+def _weights(seat: Seat) -> dict[str, int | None]:
+    """Return what the weights took before the target's budget was computed, and what others took meanwhile.
+
+    Worked example, in GiB: loading cost the device 34.250 and torch holds 4.250 of it: 30.000 are others'.
+    """
+    loads = {part: _loaded(seat, worker) for part, worker in (("weights", "target"), ("weights_draft", "draft"))}
+    return {
+        **{part: None if load is None else load.cost - load.others for part, load in loads.items()},
+        LATE: sum(load.others for load in loads.values() if load is not None),
+    }
+
+
+class _Load(NamedTuple):
+    cost: int
+    others: int
+
+
+def _loaded(seat: Seat, worker: str) -> _Load | None:
     """Return what loading a worker's weights cost before the target's budget was computed; 0 where nothing was."""
     before: list[Step] = []
     for step in seat.process.steps:
@@ -73,8 +94,32 @@ def _loaded(seat: Seat, worker: str) -> int | None:
         before.append(step)
     loads = [step for step in before if step.phase == "weights.load" and (step.worker or "target") == worker]
     inside = {step.id for step in loads}
-    costs = [step.cost_bytes for step in loads if step.parent not in inside]
-    return None if None in costs else sum(cost for cost in costs if cost is not None)
+    outermost = [step for step in loads if step.parent not in inside]
+    costs = [step.cost_bytes for step in outermost]
+    if None in costs:
+        return None
+    cost = sum(known for known in costs if known is not None)
+    torch = [_of_torch(step) for step in outermost]
+    own = None if not torch or None in torch else sum(known for known in torch if known is not None)
+    return _Load(cost, 0 if own is None else _not_torchs(cost, own))
+
+
+def _of_torch(step: Step) -> int | None:
+    """Return what torch took of the device in a step: by what it has reserved, where known, else has allocated."""
+    if step.before is None or step.after is None:
+        return None
+    before, after = step.before, step.after
+    pairs = (
+        (before.torch_reserved_bytes, after.torch_reserved_bytes),
+        (before.torch_allocated_bytes, after.torch_allocated_bytes),
+    )
+    return next((end - start for start, end in pairs if start is not None and end is not None), None)
+
+
+def _not_torchs(cost: int, own: int) -> int:
+    """Return what is not torch's, where that is more than libraries take beside it."""
+    left = cost - own
+    return left if abs(left) > max(BESIDE, SHARE_BESIDE * abs(own)) else 0
 
 
 def _least_pre_load(run: Run, seat: Seat) -> Process:

@@ -14,6 +14,9 @@ SAME_TENANT: Final = 64 << 20
 """Bytes by which another process may grow between two runs and still be the same."""
 
 
+PLAIN: Final = tuple({kind} for kind in (int, float, bool, type(None)))
+
+
 def canonical(value: Any) -> str:
     """Return a value as a text that is equal where the value is, wherever its objects lie in memory."""
     return ADDRESS.sub("at ...", json.dumps(value, sort_keys=True, default=str))
@@ -21,6 +24,9 @@ def canonical(value: Any) -> str:
 
 def same(values: Iterable[Any]) -> bool:
     """Say whether all sides have one value."""
+    values = tuple(values)
+    if {type(value) for value in values} in PLAIN:  # no object's place in memory is in them
+        return len(set(values)) == 1
     return len({canonical(value) for value in values}) <= 1
 
 

@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from sglang_probe.explain.diff.arguments import field_of
 from sglang_probe.explain.diff.model import Row
-from sglang_probe.explain.diff.sides import names_of
-from sglang_probe.explain.diff.values import same
-from sglang_probe.figures import GIB, UNKNOWN, fraction, gib, listed
+from sglang_probe.explain.diff.names import names_of
+from sglang_probe.explain.diff.structured import CUT, LONGEST, apart, brief, differing
+from sglang_probe.explain.diff.values import canonical, same
+from sglang_probe.figures import GIB, UNKNOWN, added, fraction, gib, listed
 
-LONGEST: Final = 48
-"""Characters of a value that are shown; the JSON has all of them."""
 MANY: Final = 4
 ABSENT: Final = {"arguments given": "not given", "variables": "unset", "visible devices": "unset"}
 """What None is, in a group where it is no gap."""
+STRUCTURED: Final = frozenset({"arguments given", "arguments effective", "variables", "versions"})
+"""Groups whose values may have parts of their own."""
 WORDS: Final = {"custom all reduce": "custom all-reduce", "cuda graph": "CUDA graph"}
 SGLANG: Final = {"version": "SGLang", "commit": "SGLang's commit", "dirty": "local changes", "path": "SGLang's path"}
 
@@ -24,9 +25,13 @@ def told(row: Row) -> str:
     """Return a row as a person reads it: `--mem-fraction-static 0.8 -> 0.55`."""
     if row.group == "functions":
         return _function(row)
+    parts = differing(row.values) if row.group in STRUCTURED else []
+    if parts:
+        said = (f"{leaf.path} {' -> '.join(brief(text, UNKNOWN) for text in leaf.texts)}" for leaf in parts)
+        return f"{title(row)}: {listed(list(said), MANY)}"
     news = row.effective if _is_news(row) else None
-    made = f" (in effect {_arrow(row, news)})" if news is not None else ""
-    return f"{title(row)} {_arrow(row, row.values)}{made}"
+    made = f" (in effect {arrow(row, news)})" if news is not None else ""
+    return f"{title(row)} {arrow(row, row.values)}{made}"
 
 
 def title(row: Row) -> str:
@@ -41,7 +46,12 @@ def title(row: Row) -> str:
 
 
 def shown(row: Row, value: Any) -> str:
-    """Return one side's value."""
+    """Return one side's value, cut where it is long."""
+    text = _whole(row, value)
+    return text if len(text) <= LONGEST or row.group == "tenants" else f"{text[:LONGEST]}{CUT}"
+
+
+def _whole(row: Row, value: Any) -> str:
     if value is None:
         return UNKNOWN if row.why and "recorded" in row.why else ABSENT.get(row.group, UNKNOWN)
     if row.group == "tenants" and isinstance(value, list):
@@ -52,8 +62,7 @@ def shown(row: Row, value: Any) -> str:
         return " and ".join(f"{gib(one)} GiB" for one in (value if isinstance(value, list) else [value]))
     if isinstance(value, bool):
         return _truth(row, value)
-    text = fraction(value) if isinstance(value, float) and abs(value) < GIB else _flat(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return fraction(value) if isinstance(value, float) and abs(value) < GIB else _flat(value)
 
 
 def _truth(row: Row, value: bool) -> str:
@@ -81,8 +90,25 @@ def _is_that(given: Any, made: Any) -> bool:
         return False
 
 
-def _arrow(row: Row, values: Sequence[Any]) -> str:
-    return " -> ".join(shown(row, value) for value in values)
+def arrow(row: Row, values: Sequence[Any]) -> str:
+    """Return the values with an arrow between them."""
+    return " -> ".join(texts_of(row, values))
+
+
+def texts_of(row: Row, values: Sequence[Any]) -> list[str]:
+    """Return the values of all sides so that they can be told apart: long ones from where they differ."""
+    texts = [_whole(row, value) for value in values]
+    if len(set(texts)) == 1 and not same(values):  # they differ in more than what is printed of them
+        texts = [canonical(value) for value in values]
+    return texts if row.group == "tenants" else apart(texts)
+
+
+DEFAULT: Final = "SGLang's default fraction"
+
+
+def is_default_fraction(row: Row) -> bool:
+    """Say whether a row is the fraction that SGLang finds where nobody gives one."""
+    return (row.group, row.key) == ("arguments effective", "mem_fraction_static")
 
 
 def short(function: str) -> str:
@@ -134,4 +160,25 @@ def switch(row: Row) -> tuple[str, tuple[bool, ...]] | None:
 
 def signed_gib(count: int) -> str:
     """Return bytes as GiB with a sign, and the unit."""
-    return f"{'-' if count < 0 else '+'}{gib(abs(count))} GiB"
+    return f"{signed(gib(count))} GiB"
+
+
+def signed(figure: str) -> str:
+    """Return a figure with its sign."""
+    return figure if figure.startswith("-") else f"+{figure}"
+
+
+def change(before: int, after: int) -> str:
+    """Return what bytes changed by, in GiB, as it comes out of them as printed: 0.041 -> 0.085 is +0.044."""
+    return signed(added(after, -before))
+
+
+def set_to(row: Row) -> str:
+    """Name a difference; of a switch what it is now."""
+    turned = switch(row)
+    if row.group == "functions":
+        return f"the changed body of {short(row.key)}"
+    if turned is None:
+        return f"{DEFAULT} {arrow(row, row.values)}" if is_default_fraction(row) else told(row)
+    what, (*_, is_on) = turned
+    return f"{what} {'on' if is_on else 'off'} ({row.key})"

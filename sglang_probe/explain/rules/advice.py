@@ -12,8 +12,9 @@ from typing import Final
 
 from sglang_probe.explain.feasible import at_least, interval_of
 from sglang_probe.explain.model import Confidence, Finding
-from sglang_probe.explain.oom import shortage_of
+from sglang_probe.explain.oom import shortage_of, why_lowering_frees_nothing
 from sglang_probe.explain.phrases import mib
+from sglang_probe.explain.rules.endings import PLENTY
 from sglang_probe.explain.rules.fraction import contradicts
 from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Subject
@@ -70,14 +71,22 @@ def _lower(subject: Subject) -> Finding:
     shortage = shortage_of(subject)
     if shortage is not None:
         short = "" if shortage.short_bytes is None else f" by at least {mib(shortage.short_bytes)}"
+        why = why_lowering_frees_nothing(shortage)
+        if why is not None:
+            return _finding(LOWER, f"The device was out of memory, and a lower fraction frees nothing here: {why}.")
         return _finding(LOWER, f"Right here: the device was out of memory. The static budget must give way{short}.")
     free = _free_at_error(subject)
-    plenty = "" if free is None else f" {gib(free)} GiB were free when it failed."
     lost = " and only reports a lost peer" if subject.run.lost_peer else ""
+    if free is None or free < PLENTY:
+        amount = "What was free is not known" if free is None else f"{gib(free)} GiB were free"
+        says = (
+            f"It says so at every exception of a capture: no diagnosis. {amount}: whether it was memory cannot be told."
+        )
+        return _finding(LOWER, says, "possible")
     return _finding(
         LOWER,
-        f"It says so at every exception of a capture: no diagnosis. This one is not about memory{lost}.{plenty}",
-        "likely" if free is None else "certain",
+        f"It says so at every exception of a capture: no diagnosis. This one is not about memory{lost}. {gib(free)} GiB"
+        " were free when it failed.",
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from sglang_probe.explain.counterfactual import given_back
+from sglang_probe.explain.counterfactual import before_weights, given_back
+from sglang_probe.explain.effects import effect_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.phrases import mib
@@ -81,7 +82,7 @@ class _Effect(NamedTuple):
 def _effect(subject: Subject, costs: dict[str, int]) -> _Effect:
     if shortage_of(subject) is not None:
         return _on_shortage(subject, costs)
-    outcome, seat = given_back(subject, costs), subject.tightest
+    outcome, seat = given_back(subject, before_weights(costs)), subject.tightest
     if outcome is None or seat is None:
         return _Effect()
     tokens = _tokens(seat.process.pre_load, outcome.gain_tokens)
@@ -110,15 +111,16 @@ def _effect(subject: Subject, costs: dict[str, int]) -> _Effect:
 def _on_shortage(subject: Subject, costs: dict[str, int]) -> _Effect:
     """Of an allocation that failed: would it have fitted without?"""
     shortage = shortage_of(subject)
-    short = None if shortage is None else shortage.short_bytes
-    if shortage is None or short is None:
+    if shortage is None or shortage.short_bytes is None:
         return _Effect()
-    if costs.get(shortage.label, 0) < short:
-        return _Effect(f" It cannot be the cause: {shortage.label} was short by {mib(short)}.")
+    burden = before_weights(costs)
+    effect, short = effect_of(subject, burden, burden), mib(shortage.short_bytes)
+    if not effect.enough:
+        return _Effect(f" It cannot be the cause: {shortage.label} was short by {short}. {effect.says}.")
     return _Effect(
-        f" {shortage.label} was short by {mib(short)}, so this one allocation would have fitted without it; others"
-        " would"
-        " have followed."
+        f" {shortage.label} was short by {short}, so this one allocation would have fitted without it; others"
+        " would have"
+        " followed."
     )
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from sglang_probe.explain.counterfactual import after_weights, given_back
 from sglang_probe.explain.feasible import Interval, at_least, at_most, interval_of
-from sglang_probe.explain.levers import levers_of
+from sglang_probe.explain.levers import levers_of, real_weights
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.phrases import budget_formula, on_ranks
 from sglang_probe.explain.rules.fraction import contradicts
 from sglang_probe.explain.rules.tenants import cause_elsewhere
-from sglang_probe.explain.subject import Seat, Subject, labels
+from sglang_probe.explain.subject import Seat, Subject, label, labels
 from sglang_probe.figures import fraction, gib, number
 from sglang_probe.timeline.arithmetic import token_bytes
+from sglang_probe.timeline.model import Process
 
+NO_BY_RULE = "By SGLang's own rule of thumb no"
 SAME_MINIMUM = 0.00005
 """SGLang prints its own minimum with four decimals."""
 
@@ -39,37 +42,46 @@ def weights_exceed_budget(subject: Subject) -> Iterator[Finding]:
         lever=levers[0] if levers else None,
         levers=tuple(levers[1:]),
         notes=tuple(_notes(seat, interval)),
-        confidence="certain" if budget.verified else "likely",
+        confidence="certain" if budget.verified and not _leans(interval) else "likely",
     )
 
 
 def deductions(subject: Subject) -> Iterator[Finding]:
     """What is taken off the budget beside the target's weights: draft weights, mamba states, multimodal inputs."""
     seat = subject.tightest
-    if seat is None:
+    if seat is None or seat.budget.rest_bytes is None:
         return
-    parts = {f"draft {w.draft_index}" if w.draft_index is not None else "draft weights": w.weights_bytes
-             for w in seat.process.workers if w.worker == "draft" and w.weights_bytes}  # fmt: skip
+    drafts = {label(one): size for one in subject.ranks if (size := _drafts_before(one))}
+    parts = {"draft weights": drafts[seat.label]} if seat.label in drafts else {}
     parts |= dict(seat.budget.deductions)
-    taken = sum(parts.values())
-    rest = seat.budget.rest_bytes
-    if not taken or rest is None:
+    taken, outcome = sum(parts.values()), given_back(subject, after_weights(drafts))
+    if not taken or outcome is None:
         return
-    cause = subject.budget_failed and rest + taken > 0
+    rest = outcome.rest_bytes + sum(seat.budget.deductions.values())
+    cause = subject.budget_failed and rest > 0 >= seat.budget.rest_bytes
     shown = " + ".join(f"{gib(size)} {name}" for name, size in parts.items())
     verdict = "Without them this server would have started." if cause else ""
     if subject.budget_failed and not cause:
-        verdict = f"They are not the cause: without them the budget would still be {gib(rest + taken)} GiB."
+        verdict = f"They are not the cause: without them the budget would still be {gib(rest)} GiB."
     yield Finding(
         rule="draft_and_recurrent",
         severity="error" if cause else "info",
         ranks=(seat.label,) if subject.failed else (),
         says=f"Beside the target's weights {gib(taken)} GiB are taken before the KV cache. {verdict}".rstrip(),
-        numbers={"deductions": parts, "rest_bytes": rest},
+        numbers={"deductions": parts, "rest_bytes": seat.budget.rest_bytes},
         formula=f"{shown} = {gib(taken)} GiB",
-        lever=_without(taken) if cause else None,
-        confidence="certain",
+        lever=_without(rest - seat.budget.rest_bytes) if cause else None,
+        confidence="certain" if outcome.sure else "likely",
     )
+
+
+def _drafts_before(process: Process) -> int:
+    """Return the draft weights that a rank had loaded when its budget was computed: from 0.5.14 on, all of them."""
+    profile = next((step.mono_ns for step in process.steps if step.phase == "kv.profile"), None)
+    loads = [step for step in process.steps if (step.phase, step.worker) == ("weights.load", "draft")]
+    if any(profile is not None and step.mono_ns is not None and step.mono_ns > profile for step in loads):
+        return 0
+    return sum(worker.weights_bytes or 0 for worker in process.workers if worker.worker == "draft")
 
 
 def _without(taken: int) -> Lever:
@@ -77,10 +89,17 @@ def _without(taken: int) -> Lever:
     return Lever(flag="--speculative-algorithm", gain_bytes=taken, enough=True, says=says)
 
 
+def _leans(interval: Interval | None) -> bool:
+    """Say whether what is said leans on SGLang's rule of thumb: that no fraction works."""
+    return interval is not None and interval.empty_by_bytes is not None and interval.lowest < 1
+
+
 def _says(subject: Subject, seat: Seat) -> str:
-    budget, weights = seat.budget, seat.worker.weights_bytes
+    budget, weights = seat.budget, real_weights(seat)
     static, pre_load, available = budget.static_budget_bytes, budget.pre_load_bytes, budget.available_bytes
     who = on_ranks(subject, [one.process for one in subject.negative])
+    if static is None and pre_load is not None and budget.mem_fraction_static is not None:
+        static = round(pre_load * budget.mem_fraction_static)
     if static is None or pre_load is None or available is None or budget.rest_bytes is None:
         return f"The KV budget is {gib(budget.rest_bytes)} GiB {who}; a term of it is unknown."
     used = pre_load - available + sum(budget.deductions.values())
@@ -109,8 +128,9 @@ def _direction(interval: Interval | None) -> str:
     top = interval.highest
     if interval.empty_by_bytes is not None and top is not None:
         return (
-            f"No fraction works: it would have to be at least {lowest}, and at most {at_most(top.fraction)} to leave"
-            f" room for what follows: empty by {gib(interval.empty_by_bytes)} GiB."
+            f"{NO_BY_RULE if top.basis == 'assumed' else 'No'} fraction works: it would have to be at"
+            f" least {lowest}, and at most {at_most(top.fraction)} to leave room for what follows: empty by"
+            f" {gib(interval.empty_by_bytes)} GiB."
         )
     bound = "" if top is None else f", and by SGLang's own rule of thumb at most {at_most(top.fraction)}"
     return f"This is a start-up shortage: raise --mem-fraction-static; it must be at least {lowest}{bound}."

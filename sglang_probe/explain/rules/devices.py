@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from sglang_probe.explain.counterfactual import Outcome, given_back
+from sglang_probe.explain.effects import Effect, effect_of
 from sglang_probe.explain.model import Finding, Lever
+from sglang_probe.explain.others import burden_of
 from sglang_probe.explain.phrases import gpu
 from sglang_probe.explain.subject import Subject, label, labels
-from sglang_probe.figures import gib, listed, number
+from sglang_probe.figures import gib, listed
 from sglang_probe.timeline.model import Neighbour, Process
 
-ON_GPUS = "cuda"
+_DUPLICATE: Final = "Duplicate GPU detected"
+"""NCCL, where two ranks of a communicator are on one device."""
 
 
 def shared_device(subject: Subject) -> Iterator[Finding]:
@@ -25,10 +28,11 @@ def shared_device(subject: Subject) -> Iterator[Finding]:
         if len(together) > 1:
             yield Finding(
                 rule="shared_device",
-                severity="error" if subject.failed else "warning",
+                severity="error" if _made_the_difference(subject, together) else "warning",
                 ranks=labels(together),
-                says=f"{listed(labels(together), 8)} are on one device, {gpu(together[0])} ({uuid}): each finds the"
-                " other's weights and pools gone from its budget",
+                says=f"{listed(labels(together), 8)} are on one device, {gpu(together[0], subject)} ({uuid}): each"
+                " finds"
+                " the other's weights and pools gone from its budget",
                 numbers={"device": uuid, "pids": [process.pid for process in together]},
                 lever=Lever(
                     flag="--base-gpu-id",
@@ -39,43 +43,59 @@ def shared_device(subject: Subject) -> Iterator[Finding]:
             )
 
 
+def _made_the_difference(subject: Subject, together: Sequence[Process]) -> bool:
+    """Say whether the run failed of it: NCCL says so, or without the others' memory there had been room."""
+    said = "" if subject.run.failure is None else subject.run.failure.message or ""
+    if _DUPLICATE in said:
+        return subject.failed
+    here = {process.pid for process in together}
+    mates = burden_of(subject, lambda process, one: process.pid in here and one.kind == "run" and one.pid in here)
+    return effect_of(subject, mates, mates).enough is True
+
+
 def stray_context(subject: Subject) -> Iterator[Finding]:
     """A process of the run holds memory on a device that is not its own."""
     own = {(process.host, process.pid): process for process in subject.run.processes}
+    strays = burden_of(subject, lambda process, one: is_stray(subject, process, one))
+    if not strays:
+        return
+    effect = effect_of(subject, strays, strays)
     for process in subject.ranks:
         for neighbour in process.neighbours:
-            other = own.get((process.host, neighbour.pid))
-            if neighbour.kind == "run" and (other is None or not _same_device(process, other)):
-                yield _stray(subject, process, neighbour, other)
+            if is_stray(subject, process, neighbour):
+                yield _stray(subject, process, neighbour, own.get((process.host, neighbour.pid)), effect)
 
 
-def _stray(subject: Subject, process: Process, neighbour: Neighbour, other: Process | None) -> Finding:
+def is_stray(subject: Subject, process: Process, neighbour: Neighbour) -> bool:
+    """Say whether a process of the run is on a rank's device without belonging there."""
+    if neighbour.kind != "run":
+        return False
+    other = next((one for one in subject.run.processes if (one.host, one.pid) == (process.host, neighbour.pid)), None)
+    return other is None or not _same_device(process, other)
+
+
+def _stray(subject: Subject, process: Process, neighbour: Neighbour, other: Process | None, effect: Effect) -> Finding:
     name = label(other) if other is not None else neighbour.name or "a process of this run"
     size = neighbour.bytes if neighbour.bytes is not None else neighbour.peak_bytes
-    held = "memory" if size is None else f"{gib(size)} GiB"
-    home = "has no device of its own" if other is None or other.label is None else f"belongs on {gpu(other)}"
-    effect = None if size is None else given_back(subject, {label(process): size})
+    amount = "memory" if size is None else f"{gib(size)} GiB"
+    home = "has no device of its own" if other is None or other.label is None else f"belongs on {gpu(other, subject)}"
     return Finding(
         rule="stray_context",
-        severity="warning",
+        severity=effect.severity,
         ranks=(label(process),),
-        says=f"{name} (pid {neighbour.pid}) holds {held} on {gpu(process)}, where it does not belong: it {home}. Most"
-        f" often that is a CUDA context, of about half a GiB. {_cost(effect)}",
+        says=f"{name} (pid {neighbour.pid}) holds {amount} on {gpu(process, subject)}, where it does not belong:"
+        f" it {home}."
+        f" Most often that is a CUDA context, of about half a GiB. {effect.says}.",
         numbers={"pid": neighbour.pid, "bytes": size},
+        formula=effect.formula,
         lever=Lever(
-            gain_bytes=None if effect is None else effect.gain_bytes,
-            gain_tokens=None if effect is None else effect.gain_tokens,
+            gain_bytes=effect.gain_bytes,
+            gain_tokens=effect.gain_tokens,
+            enough=effect.enough,
             says="find what touches that device in this process: a torch call without an index, before set_device",
         ),
-        confidence="certain",
+        confidence=effect.confidence,
     )
-
-
-def _cost(effect: Outcome | None) -> str:
-    if effect is None:
-        return "It is gone from this rank's budget."
-    tokens = "" if not effect.gain_tokens else f", {number(effect.gain_tokens)} KV tokens"
-    return f"It costs {gib(effect.gain_bytes)} GiB of KV budget{tokens}."
 
 
 def _same_device(process: Process, other: Process) -> bool:
@@ -84,6 +104,5 @@ def _same_device(process: Process, other: Process) -> bool:
 
 
 def is_server(neighbour: Neighbour) -> bool:
-    """Say whether a foreign process is a live process of another SGLang server."""
-    named = (neighbour.name or "").startswith("sglang::")
-    return neighbour.kind == "foreign" and named and not neighbour.left_over and not neighbour.gone
+    """Say whether a foreign process is a process of another SGLang server that lives, or lived then."""
+    return neighbour.kind == "foreign" and (neighbour.name or "").startswith("sglang::") and not neighbour.left_over

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from sglang_probe.explain.effects import was_refused
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.oom_message import is_host_memory
 from sglang_probe.explain.phrases import gpu, on_ranks
+from sglang_probe.explain.sayings import no_room
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, fraction, gib, listed, number
 from sglang_probe.timeline.model import Process, Step
@@ -17,16 +19,15 @@ PLENTY: Final = 1 << 30
 """Free on the device: from here on nothing that SGLang allocates at once after the pools is refused."""
 HOST_SCARCE: Final = 2 << 30
 """Available on the host: below it the kernel may end a process (the OOM killer)."""
-UNBALANCED: Final = "memory capacity is unbalanced"
 
 
 def not_memory(subject: Subject) -> Iterator[Finding]:
     """The run failed with another error, or a process was ended from outside, with memory to spare."""
-    if not subject.failed or subject.budget_failed or shortage_of(subject) is not None:
+    if not subject.failed or subject.budget_failed or shortage_of(subject) is not None or no_room(subject) is not None:
         return
     run = subject.run
     said = "" if run.failure is None else run.failure.message or ""
-    if UNBALANCED in said:
+    if was_refused(subject):
         return  # the rule of the spread says it
     process, step = _anchor(subject)
     if process is None or step is None:
@@ -35,7 +36,7 @@ def not_memory(subject: Subject) -> Iterator[Finding]:
     host = _host_available(process)
     if run.outcome == "died":
         yield _died(subject, process, step, free, host)
-    elif is_host_memory(said):
+    elif is_host_memory(f"{run.failure.type if run.failure else ''}: {said}"):
         yield _host(process, said)
     elif run.failure is not None:
         yield _raised(subject, process, step, free)
@@ -122,7 +123,7 @@ def _host_available(process: Process) -> int | None:
 
 def _died(subject: Subject, process: Process, step: Step, free: int | None, host: int | None) -> Finding:
     scarce = host is not None and host < HOST_SCARCE
-    device = "" if free is None else f" {gib(free)} GiB were free on {gpu(process)} at its last reading."
+    device = "" if free is None else f" {gib(free)} GiB were free on {gpu(process, subject)} at its last reading."
     hint = (
         f" The host had {gib(host)} GiB available: the kernel's OOM killer is likely (dmesg -T | grep -i 'out of"
         " memory')."
@@ -157,21 +158,25 @@ def _raised(subject: Subject, process: Process, step: Step, free: int | None) ->
     device = (
         "what was free then is not known"
         if free is None
-        else f"{gib(free)} GiB were free on {gpu(process)} at that moment"
+        else f"{gib(free)} GiB were free on {gpu(process, subject)} at that moment"
     )
     where = (None if failure is None else raised_at(failure)) or step.phase
     return Finding(
         rule="not_memory",
         severity="error",
         ranks=(label(process),),
-        says=f"{kind} in {step.phase} on {label(process)}, and {device}:"
-        f" {'not memory' if plenty else 'nothing in it is about memory'}. It"
-        f" says: {first[:300]}",
+        says=f"{kind} in {step.phase} on {label(process)}, and {device}: {_whether(free)}. It says: {first[:300]}",
         numbers={"free_bytes": free, "exception": kind, "raised_in": where},
         lever=Lever(says=f"read it as an error of its own: raised in {where}"),
         notes=_peers(subject),
         confidence="likely" if plenty else "possible",
     )
+
+
+def _whether(free: int | None) -> str:
+    if free is not None and free >= PLENTY:
+        return "not memory"
+    return "its words are not about memory, and so little was free that a library may have run out of it silently"
 
 
 def _host(process: Process, said: str) -> Finding:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sglang_probe.catalogue.formulas import FORMULAS
-from sglang_probe.explain.formula import terms_of
+from sglang_probe.explain.formula import is_fraction, terms_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.figures import fraction, gib, number
@@ -33,7 +33,7 @@ REDUCTIONS: Final = {
 def fraction_in_force(subject: Subject) -> Iterator[Finding]:
     """The fraction that the budget function used, or that its result implies, is not the one given."""
     seat = subject.tightest
-    if seat is None or seat.budget.mem_fraction_static is None:
+    if seat is None or not is_fraction(seat.budget.mem_fraction_static):
         return
     resolved = as_number(subject.effective("mem_fraction_static"))
     implied = _implied(seat)
@@ -43,7 +43,7 @@ def fraction_in_force(subject: Subject) -> Iterator[Finding]:
             return  # that a value was given says nothing: another was in force
     given = seat.budget.mem_fraction_static_given
     for known, where in ((given, "given on the command line"), (resolved, "in SGLang's resolved arguments")):
-        if known is not None and abs(known - seat.budget.mem_fraction_static) > SAME:
+        if is_fraction(known) and abs(known - seat.budget.mem_fraction_static) > SAME:
             yield _other(subject, seat, known, where)
             return
     asked = subject.budget_failed or subject.run.outcome == "ready"

@@ -8,14 +8,16 @@ from typing import Any, Final
 
 from sglang_probe.explain.feasible import highest_of
 from sglang_probe.explain.model import Finding, Lever
-from sglang_probe.explain.oom import Shortage, shortage_of
+from sglang_probe.explain.oom import Shortage, shortage_of, why_lowering_frees_nothing
 from sglang_probe.explain.oom_message import OutOfMemory, parse
-from sglang_probe.explain.phrases import mib
+from sglang_probe.explain.others import Lists, lists_of
+from sglang_probe.explain.phrases import gpu, mib
 from sglang_probe.explain.set_aside import decode_max_bs, end_of_start, rule_of_thumb
 from sglang_probe.explain.subject import Seat, Subject, label, raised_at
 from sglang_probe.explain.told import sizes_of
-from sglang_probe.figures import gib
-from sglang_probe.timeline.model import Process, Step
+from sglang_probe.figures import gib, number
+from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
+from sglang_probe.timeline.model import Neighbour, Process, Step
 
 LARGE: Final = 1 << 30
 """Reserved and not allocated by torch: from here on it is worth asking about pieces."""
@@ -77,7 +79,7 @@ def activation_reserve(subject: Subject) -> Iterator[Finding]:
     if least >= thumb.bytes * SCARCE:
         return
     seat = next((one for one in subject.seats if one.process is process), None)
-    lever = _lowered(subject, seat, thumb.bytes - least)
+    lever = _less_static(subject, seat, thumb.bytes - least)
     turn = " This is a run-time shortage to come: lower --mem-fraction-static, do not raise it." if lever.flag else ""
     yield Finding(
         rule="activation_reserve",
@@ -178,9 +180,7 @@ def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
 
 
 def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
-    seat = next((one for one in subject.seats if one.process is shortage.process), None)
-    if shortage.short_bytes is not None:
-        yield _lowered(subject, seat, shortage.short_bytes)
+    yield from _make_way(subject, shortage)
     batch = decode_max_bs(subject)
     if batch and batch > 1:
         yield Lever(
@@ -194,20 +194,27 @@ def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
 
 
 def _load_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
-    if shortage.step.phase == "weights.load":
-        free = shortage.step.free_before_bytes
-        if any(one.kind == "foreign" for one in shortage.process.neighbours):
-            return  # what they hold comes first
-        yield Lever(
-            flag="--tp",
-            basis="unknown",
-            says=f"the weights alone are more than the {gib(free)} GiB that were free: more devices, or quantized"
-            " weights",
-        )
-        return
+    pools = any(step.phase == "kv.pool" and step.state == "ok" for step in shortage.process.steps)
+    if shortage.step.phase != "weights.load" or pools:  # a draft that is loaded after the target's pools
+        yield from _make_way(subject, shortage)
+    elif not any(one.kind == "foreign" for one in shortage.process.neighbours):  # what they hold comes first
+        free = gib(shortage.step.free_before_bytes)
+        says = f"the weights alone are more than the {free} GiB that were free: more devices, or quantized weights"
+        yield Lever(flag="--tp", basis="unknown", says=says)
+
+
+def _make_way(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
+    """What the KV pools can give up."""
     seat = next((one for one in subject.seats if one.process is shortage.process), None)
-    if shortage.short_bytes is not None:
-        yield _lowered(subject, seat, shortage.short_bytes)
+    why = why_lowering_frees_nothing(shortage)
+    if shortage.short_bytes is None or (why is not None and "--max-total-tokens" not in why):
+        return
+    if why is not None:
+        token = None if seat is None else token_bytes(seat.worker)
+        fewer = "" if not token else f" by {number(-(-shortage.short_bytes // token))} tokens at least"
+        yield Lever(flag="--max-total-tokens", says=f"lower it{fewer}: {why}", gain_bytes=shortage.short_bytes)
+        return
+    yield _lowered(subject, seat, shortage.short_bytes)
 
 
 def _lowered(subject: Subject, seat: Seat | None, short: int) -> Lever:
@@ -237,6 +244,16 @@ def _lowered(subject: Subject, seat: Seat | None, short: int) -> Lever:
     )
 
 
+def _less_static(subject: Subject, seat: Seat | None, short: int) -> Lever:
+    """Return what makes room beside the pools of a server that runs."""
+    kv = None if seat is None else seat.worker.kv
+    if kv is not None and kv.limited_by == "max_total_tokens":
+        return Lever(flag=None, says="--max-total-tokens limits the KV cache: lower that, the fraction moves nothing")
+    if seat is not None and floor_binds(seat.budget):
+        return Lever(flag=None, says="SGLang's floor on the slack decides, not the fraction")
+    return _lowered(subject, seat, short)
+
+
 def _in(phase: str | None) -> str:
     return f", in {phase}" if phase else ""
 
@@ -244,28 +261,30 @@ def _in(phase: str | None) -> str:
 def growth(subject: Subject) -> Iterator[Finding]:
     """Memory of others moved while the server started: a figure taken then may be theirs."""
     for process in subject.ranks:
-        moved = [
-            one for one in process.neighbours if one.kind == "foreign" and _moved(one.bytes, one.peak_bytes, one.gone)
-        ]
-        if moved:
-            names = ", ".join(f"pid {one.pid} {one.name or ''}".rstrip() for one in moved[:3])
-            size = sum((one.peak_bytes or 0) - (0 if one.gone else one.bytes or 0) for one in moved)
-            yield _growth(process, names, size)
+        lists = lists_of(process)
+        swings = [(one, _swing(one, lists)) for one in process.neighbours if one.kind == "foreign"]
+        size = sum(swing for _, swing in swings)
+        if size >= LARGE // 4:
+            names = ", ".join(f"pid {one.pid} {one.name or ''}".rstrip() for one, swing in swings[:3] if swing)
+            yield _growth(subject, process, names, size)
 
 
-def _growth(process: Process, names: str, size: int) -> Finding:
+def _growth(subject: Subject, process: Process, names: str, size: int) -> Finding:
     return Finding(
         rule="growth",
         severity="warning",
         ranks=(label(process),),
-        says=f"Memory of others on {label(process)}'s device moved by {gib(size)} GiB while the server started"
-        f" ({names}): costs"
-        " measured then may be theirs, and the next start may find another amount free",
+        says=f"Memory of others on {gpu(process, subject)} moved by {gib(size)} GiB while the server started ({names}):"
+        " costs measured then may be theirs, and the next start may find another amount free",
         numbers={"moved_bytes": size},
         lever=Lever(says="start again when nothing else starts or ends on these devices"),
         confidence="certain",
     )
 
 
-def _moved(now: int | None, peak: int | None, gone: bool) -> bool:
-    return gone or (now is not None and peak is not None and peak - now >= LARGE // 4)
+def _swing(one: Neighbour, lists: Lists) -> int:
+    """Return by how much a process's memory moved between the first and the last list."""
+    known = [table.get((one.pid, one.start_ticks), 0) for table in lists.tables]
+    if known:
+        return max(known) - min(known)
+    return (one.peak_bytes or 0) - (0 if one.gone else one.bytes or 0)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from sglang_probe.explain.effects import BALANCED, is_even, was_refused
 from sglang_probe.explain.model import Finding, Lever
-from sglang_probe.explain.phrases import gpu, percent
-from sglang_probe.explain.rules.tenants import BALANCED, cause_elsewhere
+from sglang_probe.explain.others import Held, burden_of
+from sglang_probe.explain.phrases import gpu
+from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Subject, label, labels
-from sglang_probe.figures import added, gib, listed
+from sglang_probe.figures import GIB, added, gib, listed
 from sglang_probe.timeline.model import Process, Step
 
+_LEAST: Final = re.compile(r"(?:pre_model_load_memory|min_per_gpu_memory)=([\d.]+)")
+_OWN: Final = re.compile(r"local_gpu_memory=([\d.]+)")
+"""SGLang's own figures in its refusal, in GiB: the minimum over the ranks, and the raising rank's."""
 SAME_CARD: Final = 0.99
 """Totals of cards of one kind differ by less than a percent (ECC, firmware)."""
 
@@ -20,7 +26,7 @@ SAME_CARD: Final = 0.99
 class Place(NamedTuple):
     """What was free on each rank at the end of the same step."""
 
-    step: Step
+    phase: str
     free: dict[str, int]
     costs: dict[str, int | None]
 
@@ -54,28 +60,45 @@ def mixed_cards(subject: Subject) -> Iterator[Finding]:
 
 
 def rank_spread(subject: Subject) -> Iterator[Finding]:
-    """A rank has a tenth less free memory than another at the same step."""
-    place = next(iter(_uneven(subject)), None)
+    """A rank has a tenth less free memory than another at the same step, or SGLang refused the start for it."""
+    refused = was_refused(subject)
+    place = next(iter(_uneven(subject)), None) or (_as_sglang_says(subject) if refused else None)
     if place is None:
         return
     poor, rich = min(place.free, key=lambda who: place.free[who]), max(place.free, key=lambda who: place.free[who])
     less, more = place.free[poor], place.free[rich]
-    refused = subject.run.outcome == "failed" and subject.run.failed_phase == "dist.init"
-    gap = more - less
+    cause = _why(subject, place, poor, rich, more - less)
+    quiet = cause.by_itself and not refused
     yield Finding(
         rule="rank_spread",
-        severity="error" if refused and cause_elsewhere(subject) is None else "warning",
-        ranks=(poor,),
-        says=f"After {place.step.phase} {poor} has {gib(less)} GiB free and {rich} {gib(more)}: {added(more, -less)}"
-        f" GiB less, ratio {less / more:.2f}. {_why(subject, place, poor, rich, gap)}{_refused(refused)}",
+        severity="error" if refused and cause_elsewhere(subject) is None else "info" if quiet else "warning",
+        ranks=tuple(who for who in (poor,) if any(label(one) == who for one in subject.ranks)),
+        says=f"After {place.phase} {poor} has {gib(less)} GiB free and {rich} {gib(more)}: {added(more, -less)}"
+        " GiB less,"
+        f" ratio {less / more:.2f}. {cause.says}{_refused(refused)}",
         numbers={"free_bytes": less, "free_bytes_by_rank": dict(place.free), "ratio": less / more},
         formula=f"{gib(less)} / {gib(more)} = {less / more:.3f} < {BALANCED}",
-        lever=Lever(
-            gain_bytes=gap,
-            says=f"look at what else is on {gpu(_of(subject, poor))} (nvidia-smi), or leave that card out",
-        ),
+        lever=None if quiet else _look_at(subject, poor, more - less),
         confidence="certain" if refused else "likely",
     )
+
+
+def _as_sglang_says(subject: Subject) -> Place | None:
+    """Return what SGLang's own message says, where the other rank's record is not here."""
+    said = "" if subject.run.failure is None else subject.run.failure.message or ""
+    least, own = _LEAST.search(said), _OWN.search(said)
+    if least is None or own is None:
+        return None
+    free = {
+        "the poorest rank": round(float(least[1]) * GIB),
+        subject.run.failed_label or "this rank": round(float(own[1]) * GIB),
+    }
+    return Place("dist.init", free, {}) if 0 < min(free.values()) < max(free.values()) else None
+
+
+def _look_at(subject: Subject, poor: str, gap: int) -> Lever:
+    known = next((gpu(process, subject) for process in subject.ranks if label(process) == poor), "its device")
+    return Lever(gain_bytes=gap, says=f"look at what else is on {known} (nvidia-smi), or leave that card out")
 
 
 def _uneven(subject: Subject) -> Iterator[Place]:
@@ -95,26 +118,30 @@ def _uneven(subject: Subject) -> Iterator[Place]:
                 seen.setdefault(key, []).append((process, step))
     for pairs in seen.values():
         free = {label(process): step.free_bytes or 0 for process, step in pairs}
-        if len(free) > 1 and min(free.values()) < BALANCED * max(free.values()):
-            yield Place(pairs[0][1], free, {label(process): step.cost_bytes for process, step in pairs})
+        if len(free) > 1 and not is_even(free):
+            yield Place(pairs[0][1].phase, free, {label(process): step.cost_bytes for process, step in pairs})
 
 
-def _why(subject: Subject, place: Place, poor: str, rich: str, gap: int) -> str:
-    """Say what the gap is made of, as far as it was measured."""
-    tenants = {label(process): sum(one.bytes or 0 for one in process.neighbours if one.kind == "foreign")
-               for process in subject.ranks}  # fmt: skip
-    taken = tenants.get(poor, 0) - tenants.get(rich, 0)
+class Why(NamedTuple):
+    """What a gap is made of, as far as it was measured."""
+
+    says: str
+    by_itself: bool = False
+    """The step itself took more on that rank: nothing is wrong."""
+
+
+def _why(subject: Subject, place: Place, poor: str, rich: str, gap: int) -> Why:
+    tenants = burden_of(subject, lambda _, one: one.kind == "foreign")
+    taken = tenants.get(poor, Held()).now - tenants.get(rich, Held()).now
     if taken >= gap * 0.9:
-        return f"Others hold {gib(taken)} GiB more on its device, which is {percent(min(taken, gap), gap)} of the gap."
+        return Why(f"Others hold {gib(taken)} GiB more on its device: that is the gap.")
     mine, theirs = place.costs.get(poor), place.costs.get(rich)
     if mine is not None and theirs is not None and mine - theirs >= gap * 0.9:
-        return f"The step itself took {gib(mine - theirs)} GiB more there (pipeline stages need not be alike)."
-    return "Neither the step nor a listed process accounts for it: another card, or memory that no list names."
+        return Why(
+            f"The step itself took {gib(mine - theirs)} GiB more there: pipeline stages need not be alike.", True
+        )
+    return Why("Neither the step nor a listed process accounts for it: another card, or memory that no list names.")
 
 
 def _refused(refused: bool) -> str:
     return " SGLang refuses a start whose least is below 0.9 of the most." if refused else ""
-
-
-def _of(subject: Subject, name: str) -> Process:
-    return next(process for process in subject.ranks if label(process) == name)

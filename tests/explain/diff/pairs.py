@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import io
+from collections.abc import Callable
 from pathlib import Path
+
+import msgspec
 
 from sglang_probe.collect import read
 from sglang_probe.timeline import build
-from sglang_probe.timeline.model import Run
+from sglang_probe.timeline.model import Run, Worker
 from tests.collect.building import Host
 from tests.collect.starting import Shape, launch
 from tests.timeline.making import unknowable
@@ -16,6 +19,7 @@ from tests.timeline.making import unknowable
 DATA = Path(__file__).resolve().parents[2] / "data"
 FIRST = DATA / "h200-x2-sglang-0.5.14"
 SECOND = DATA / "h200-x2-sglang-0.5.14-failures"
+EXPERIMENTS = DATA / "h200-x2-sglang-0.5.14-experiments"
 RECORDED = tuple(sorted(path for base in (FIRST, SECOND) for path in base.iterdir() if path.is_dir()))
 GIB = 1 << 30
 
@@ -32,3 +36,11 @@ def made(*shapes: Shape, run_id: str = "one") -> Run:
     lines = b"".join(line for writer in launch(list(shapes), Host(), run_id=run_id) for line in writer.lines())
     (run,) = build(read(["-"], io.BytesIO(lines)), alive=unknowable).runs
     return run
+
+
+def with_workers(run: Run, change: Callable[[Worker], Worker]) -> Run:
+    """Return a run with other workers."""
+    processes = (
+        msgspec.structs.replace(process, workers=tuple(map(change, process.workers))) for process in run.processes
+    )
+    return msgspec.structs.replace(run, processes=tuple(processes))

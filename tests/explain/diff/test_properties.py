@@ -14,9 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sglang_probe.collect import InputError, read
-from sglang_probe.explain.diff.compare import NOTHING, compare
+from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.diff.model import Arithmetic, Diff
+from sglang_probe.explain.diff.printed import of_the_whole, printed
+from sglang_probe.explain.diff.sentences import NOTHING
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
+from sglang_probe.figures import added
 from sglang_probe.report.diff import diff_text
 from sglang_probe.timeline import build
 from sglang_probe.timeline.model import Run
@@ -59,6 +62,16 @@ def re_adds(work: Arithmetic) -> None:
         assert work.delta_tokens == sum(piece.delta_tokens or 0 for piece in whole)
 
 
+def re_adds_as_printed(work: Arithmetic) -> None:
+    """Hold the printed parts to the printed whole, and those below the pre-load memory to it."""
+    figures = printed(work)
+    whole = added(work.rest_bytes[1], -work.rest_bytes[0])
+    parts = sum(round(float(figure) * 1000) for _, figure in of_the_whole(work))
+    assert round(float(whole) * 1000) == figures.whole == parts
+    below = [figures.parts[piece.part] for piece in work.pieces if piece.of == "pre_load"]
+    assert not any(below) or sum(below) == figures.parts["pre_load"]
+
+
 LISTS = ("states", "cost_bytes", "bytes", "values", "effective")
 DELTAS = ("delta_bytes", "delta")
 
@@ -81,6 +94,7 @@ def mirrors(first: Run, second: Run) -> None:
     assert (one.arithmetic is None) == (other.arithmetic is None)
     if one.arithmetic is not None and other.arithmetic is not None:
         re_adds(one.arithmetic)
+        re_adds_as_printed(one.arithmetic)
         there = {piece.part: (piece.delta_bytes, piece.delta_tokens) for piece in one.arithmetic.pieces}
         back = {piece.part: (-piece.delta_bytes, _minus(piece.delta_tokens)) for piece in other.arithmetic.pieces}
         assert there == back

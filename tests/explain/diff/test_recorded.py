@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from sglang_probe.explain.diff.compare import NOTHING_COUNTS, compare
+from sglang_probe.collect import read
+from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.diff.model import Diff, Row
-from sglang_probe.figures import GIB, gib, number
-from sglang_probe.timeline.model import Device, Run
-from tests.explain.diff.pairs import FIRST, SECOND, recorded
+from sglang_probe.explain.diff.sentences import NOTHING_COUNTS
+from sglang_probe.explain.oom import shortage_of
+from sglang_probe.explain.phrases import mib
+from sglang_probe.explain.subject import Subject
+from sglang_probe.figures import GIB, fraction, gib, number
+from sglang_probe.timeline import build
+from sglang_probe.timeline.model import Device, Kv, Run
+from tests.explain.diff.pairs import EXPERIMENTS, FIRST, SECOND, recorded, with_workers
+from tests.timeline.making import unknowable
 
 
 def diff(first: Path, second: Path) -> Diff:
@@ -52,7 +61,7 @@ def test_a_lower_fraction_explains_a_failed_budget_with_its_arithmetic() -> None
 
     alone = after.available_bytes - after.pre_load_bytes * (1 - before.mem_fraction_static)
     assert ("fraction", True) == (cause.part, cause.explains)
-    assert f"x (1 - {before.mem_fraction_static}) = {gib(round(alone))} GiB" in cause.says
+    assert f"x (1 - {before.mem_fraction_static}), about {gib(round(alone))} GiB" in cause.says
     assert ("arguments given: --mem-fraction-static",) == cause.differences
 
 
@@ -102,13 +111,67 @@ def test_the_only_recorded_difference_is_named_and_not_sold_as_proof() -> None:
     assert "the only recorded difference that counts: SGLANG_SABOTAGE unset -> poison" in cause.says
 
 
-def test_what_the_kv_cache_took_is_said_of_an_out_of_memory_in_the_graphs() -> None:
-    found = diff(SECOND / "car", SECOND / "oom-capture")
+@pytest.mark.parametrize("run", [SECOND / "oom-capture", EXPERIMENTS / "oom-capture-size"])
+def test_a_fraction_explains_what_is_short_in_the_graphs_if_the_other_frees_more(run: Path) -> None:
+    there, back = diff(run.parent / "car", run), diff(run, run.parent / "car")
+    car, failed = there.sides
+    assert failed.tokens is not None and car.tokens is not None and failed.bytes_per_token is not None
 
-    assert "its KV pool is" in found.causes[0].says
-    assert {"arguments given: --cuda-graph-max-bs", "arguments given: --mem-fraction-static"} <= set(
-        found.causes[0].differences
-    )
+    freed = gib((failed.tokens - car.tokens) * failed.bytes_per_token)
+    short = shortage_of(Subject(recorded(run)))
+    assert short is not None and short.short_bytes is not None
+    for found in (there, back):
+        assert ("phase", True) == (found.causes[0].part, found.causes[0].explains)
+        assert ("arguments given: --mem-fraction-static",) == found.causes[0].differences
+        assert f"= {freed} GiB more, and {mib(short.short_bytes)} were short on {short.label}" in found.causes[0].says
+
+
+def capped(run: Run) -> Run:
+    """Return a run whose pool was as large by --max-total-tokens, which both sides were given."""
+    return with_workers(run, lambda worker: msgspec.structs.replace(worker, kv=_capped(worker.kv)))
+
+
+def _capped(kv: Kv | None) -> Kv | None:
+    return None if kv is None else msgspec.structs.replace(kv, tokens=1000, max_total_tokens_given=1000)
+
+
+def test_a_fraction_does_not_explain_a_pool_that_is_capped_on_both_sides() -> None:
+    car, failed = (capped(recorded(EXPERIMENTS / name)) for name in ("car", "oom-capture-size"))
+    found = compare((car, failed))
+
+    assert found.causes[0].explains is None
+    assert "cannot be told" in found.causes[0].says
+
+
+def test_the_graphs_settings_that_follow_from_a_flag_do_not_count() -> None:
+    for name, flag in (("oom-capture-size", "--cuda-graph-max-bs"), ("chunk2k", "--chunked-prefill-size")):
+        rows = {row.key: row for row in diff(EXPERIMENTS / "car", EXPERIMENTS / name).provenance}
+        assert (False, f"follows from {flag}") == (rows["cuda_graph_config"].counts, rows["cuda_graph_config"].why)
+
+
+@pytest.mark.parametrize("name", ["maxbs64", "chunk2k"])
+def test_tokens_that_fell_by_sglangs_default_fraction_are_said_to(name: str) -> None:
+    found = diff(EXPERIMENTS / "car", EXPERIMENTS / name)
+    before, after = (fraction(side.mem_fraction_static) for side in found.sides)
+
+    assert f" tokens, since SGLang's default fraction went {before} -> {after} (" in found.says[0]
+    assert "ready" not in found.says[0]
+    assert found.says[1].startswith(f"SGLang's default fraction {before} -> {after} explains")
+
+
+def test_two_starts_that_were_short_of_memory_alike_have_no_cause_in_one_difference() -> None:
+    found = diff(EXPERIMENTS / "oom-capture-size", SECOND / "oom-capture")
+
+    assert found.says[0].startswith("both fail alike in graph.capture")
+    assert "is not the cause of either failure" in found.says[0]
+    assert found.causes[0].explains is False
+
+
+def test_one_of_several_differences_may_explain_one_of_two_failures() -> None:
+    found = diff(EXPERIMENTS / "oom-capture-later", SECOND / "oom-capture")
+
+    assert found.causes[0].explains is True
+    assert ("arguments given: --mem-fraction-static",) == found.causes[0].differences
 
 
 def on_cpu(run: Run) -> Run:
@@ -144,3 +207,47 @@ def test_memory_is_told_apart_to_the_gib() -> None:
     foreign = next(row for row in tp0.ledger if row.category == "foreign")
     assert foreign.delta_bytes is not None
     assert 127 < foreign.delta_bytes / GIB < 128
+
+
+def test_two_figures_of_one_tenant_are_told_apart() -> None:
+    (cause,) = diff(SECOND / "car", SECOND / "leftover").causes
+
+    assert "127.574 GiB, explains" in cause.says
+    assert "by the device's own count of what was in use before, (0.003 - 127.584) x 0.909" in cause.says
+
+
+def test_what_stays_free_is_told_by_who_has_more_or_less_to_the_last_decimal() -> None:
+    said = diff(EXPERIMENTS / "car", EXPERIMENTS / "maxbs64").says[-1]
+    parts = re.findall(r"([\d.]+) GiB (more|less)", said)
+    rounding = re.search(r"([\d.]+) of rounding", said)
+
+    taken = sum(round(float(size) * 1000) * (1 if way == "more" else -1) for size, way in parts)
+    (changed,) = re.findall(r"GiB, ([+-][\d.]+) GiB:", said)
+    assert abs(round(float(changed) * 1000) + taken) == (0 if rounding is None else round(float(rounding[1]) * 1000))
+    assert "KV pool" in said and "torch's cache" in said
+
+
+def test_a_rank_alone_is_not_compared_with_a_launcher() -> None:
+    car = recorded(EXPERIMENTS / "car")
+    (rank,) = build(read([str(next(file_of(EXPERIMENTS / "car", "TP1")))]), alive=unknowable).runs
+    for found, lacking in ((compare((car, rank)), "candidate"), (compare((rank, car)), "baseline")):
+        assert not {"arguments given", "variables"} & {row.group for row in found.provenance}
+        assert [] == real(found)
+        assert (f"{NOTHING_COUNTS}, as far as both were recorded",) == found.says
+        assert any(f"not compared: {lacking} lacks its launcher" in note for note in found.notes)
+
+
+def test_what_is_in_effect_is_compared_without_a_launcher() -> None:
+    (rank,) = build(read([str(next(file_of(EXPERIMENTS / "fraction80", "TP0")))]), alive=unknowable).runs
+    found = compare((recorded(EXPERIMENTS / "car"), rank))
+
+    assert ["arguments effective"] == [row.group for row in real(found)]
+    assert ["mem_fraction_static"] == [row.key for row in real(found)]
+
+
+def file_of(directory: Path, label: str) -> Iterator[Path]:
+    """Yield the files of one rank."""
+    for file in directory.glob("*.jsonl"):
+        (run,) = build(read([str(file)]), alive=unknowable).runs
+        if any(process.label == label for process in run.processes):
+            yield file

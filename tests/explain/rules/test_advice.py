@@ -29,9 +29,7 @@ def test_to_raise_is_diagnostically_wrong_where_a_tenant_is_the_cause() -> None:
     run = failed(rank(0, 1, pre_load=84.0, available=11.7, fraction=0.85, tenants=(tenant(10.0),)), failure=NOT_ENOUGH)
 
     assert "Arithmetically right" in of("advice", run).says
-    assert (
-        "diagnostically wrong: others hold 10.000 GiB of one device, and 0.850 would do" in of("advice", run).says
-    )
+    assert "diagnostically wrong: others hold 10.000 GiB of one device, and 0.850 would do" in of("advice", run).says
 
 
 def test_to_raise_is_no_help_where_no_fraction_works() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from sglang_probe.timeline.model import Device, Process
-from tests.explain.explaining import failed, of, rank, ready, rules, tenant
+from tests.explain.explaining import failed, of, raising, rank, ready, rules, tenant
 from tests.timeline.building import gib
 
 
@@ -20,11 +22,29 @@ def test_two_ranks_on_one_device_are_found_by_its_uuid() -> None:
     assert "CUDA_VISIBLE_DEVICES" in (found.lever.says if found.lever else "")
 
 
-def test_it_is_the_cause_of_a_failure() -> None:
-    run = failed(
-        rank(0, device=Device(index=0, uuid="GPU-a", kind="cuda")),
-        rank(1, device=Device(index=0, uuid="GPU-a", kind="cuda")),
-    )
+def test_it_is_the_cause_where_the_other_s_memory_would_have_made_the_difference() -> None:
+    shared = Device(index=0, uuid="GPU-a", kind="cuda", total_bytes=gib(94.9))
+    first = rank(0, pre_load=50.0, available=5.0, fraction=0.8, weights=10.0, device=shared)
+    second = rank(1, pre_load=50.0, available=5.0, fraction=0.8, weights=10.0, device=shared)
+    mates = [tenant(30.0, pid=other.pid, kind="run") for other in (second, first)]
+    run = failed(replace(first, neighbours=(mates[0],)), replace(second, neighbours=(mates[1],)))
+
+    assert rules(run)[0] == "shared_device"
+
+
+def test_it_is_no_cause_of_an_error_that_has_nothing_to_do_with_it() -> None:
+    run = raising("weights.load", "KeyError: layers.0", "builtins.KeyError", free=50.0)
+    shared = Device(index=0, uuid="GPU-a", kind="cuda")
+    run = replace(run, processes=tuple(replace(one, device=shared) for one in run.processes))
+
+    assert of("shared_device", run).severity == "warning"
+    assert rules(run)[0] == "not_memory"
+
+
+def test_nccl_s_own_complaint_makes_it_the_cause() -> None:
+    run = raising("dist.communicator", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 0", "Exception")
+    shared = Device(index=0, uuid="GPU-a", kind="cuda")
+    run = replace(run, processes=tuple(replace(one, device=shared) for one in run.processes))
 
     assert rules(run)[0] == "shared_device"
 

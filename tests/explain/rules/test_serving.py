@@ -13,8 +13,7 @@ def test_a_ready_run_says_its_tokens_and_what_limits_them() -> None:
 
     assert (
         "100,000 tokens of 70,272 B, 6.500 GiB on each rank. 80.000 GiB stay free on the fullest device. Memory"
-        " limits it"
-        in found.says
+        " limits it" in found.says
     )
 
 
