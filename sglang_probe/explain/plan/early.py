@@ -53,7 +53,7 @@ def settings_in(run: Run, like: Facts) -> Inputs:
         max_total_tokens=told.count("max_total_tokens") or DEFAULT,
         page_size=told.count("page_size", most=MOST_SIZES),
         custom_all_reduce=told.effective.get("disable_custom_all_reduce") is not True,
-        tenants={rank: held.available for rank, held in tenants_of(subject).items()},
+        tenants={rank: held.now for rank, held in tenants_of(subject).items() if held.now},
     )
     if not told.effective:
         asked = Inputs(tenants=asked.tenants)

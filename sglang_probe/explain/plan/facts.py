@@ -55,6 +55,8 @@ class Facts(NamedTuple):
     """What others hold on the device of each rank of its available memory."""
     tenants_pre_load: dict[str, int]
     """The same, of its pre-load memory."""
+    tenants_later: int
+    """By how much what they hold on the tightest rank's device has grown since; negative: it shrank."""
     tenants_gone: bool
     custom_all_reduce: bool
     custom_all_reduce_bytes: int | None
@@ -167,8 +169,9 @@ def facts_of(run: Run) -> Facts:
         aside=highest_of(subject, seat),
         thumb=rule_of_thumb(subject),
         locals=locals_of(subject, terms),
-        tenants={rank: held.available for rank, held in tenants.items()},
+        tenants={rank: held.available for rank, held in tenants.items() if held.available or held.pre_load},
         tenants_pre_load={rank: held.pre_load for rank, held in tenants.items()},
+        tenants_later=tenants[seat.label].now - tenants[seat.label].available if seat.label in tenants else 0,
         tenants_gone=any(near.gone and near.kind == "foreign" for one in subject.ranks for near in one.neighbours),
         custom_all_reduce=told.effective.get("disable_custom_all_reduce") is not True,
         custom_all_reduce_bytes=None if process.pre_load is None else process.pre_load.custom_allreduce_bytes,

@@ -74,7 +74,7 @@ def outlook(frame: Frame, fraction: float) -> Outlook:
     tokens = None if profiled is None else _capped(frame, profiled)
     slots = _slots(frame, tokens) if tokens else None
     kv, requests = _pools(frame, tokens, deductions), _requests(frame, slots)
-    beside = facts.after.beside
+    beside = _beside(frame)
     taken = [kv, requests, facts.after.attention, beside]
     taken += [] if facts.graphs_first else [frame.graphs]
     taken += [frame.draft_weights] if facts.has_draft and not facts.draft_first else []
@@ -112,6 +112,14 @@ def outlook(frame: Frame, fraction: float) -> Outlook:
         activations=_activations(facts, frame.inputs),
         unbalanced=frame.unbalanced,
     )
+
+
+def _beside(frame: Frame) -> int | None:
+    """What else came after the budget: without what others took since, where the plan has others than the run."""
+    facts = frame.facts
+    beside = facts.after.beside
+    theirs = frame.inputs.tenants is not None and "beside" not in facts.borrowed
+    return beside - facts.tenants_later if theirs and beside is not None else beside
 
 
 def _terms(frame: Frame, fraction: float) -> Terms | None:

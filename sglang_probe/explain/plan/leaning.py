@@ -43,7 +43,10 @@ def _of_run(facts: Facts) -> Iterator[str]:
     if facts.on_cpu:
         yield "the device is a CPU: its memory is the host's, and what its phases cost is noise of the host's"
     if facts.tenants_gone:
-        yield "another process that was on a card is gone since: what it held while the budget was made is in it still"
+        yield (
+            "another process that was on a card is gone since: what it held while the budget was made is in this run's"
+            " numbers still (--without-tenants gives it back)"
+        )
     if facts.source.ranks < facts.world:
         seen = f"{facts.source.ranks} of {facts.world:,} ranks"
         yield f"the budget of {seen} was seen; SGLang's minimum counts them all"

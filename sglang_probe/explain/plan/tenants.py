@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from sglang_probe.explain.formula import Terms
-from sglang_probe.explain.subject import Subject, label
+from sglang_probe.explain.others import Held, burden_of
+from sglang_probe.explain.subject import Seat, Subject, label
 from sglang_probe.timeline.arithmetic import SAME_BYTES
 from sglang_probe.timeline.model import Process
 
@@ -27,33 +28,16 @@ class Own(NamedTuple):
     """False: one of them is not known, and SGLang's minimum stands for it, which is the least that it can be."""
 
 
-class Held(NamedTuple):
-    """What others hold on a rank's device."""
-
-    pre_load: int
-    """Of the pre-load memory."""
-    available: int
-
-
-def held_by_others(process: Process) -> Held:
-    """Return what others hold on a rank's device; one that is gone holds nothing.
-
-    A process that came after the pre-load memory was read would count in `available` alone; when it came is not told
-    apart here yet, so what the last list of the device says counts in both.
-    """
-    now = sum(max(one.bytes or 0, 0) for one in process.neighbours if one.kind == "foreign" and not one.gone)
-    return Held(now, now)
-
-
 def tenants_of(subject: Subject) -> dict[str, Held]:
-    """Return what others hold on the device of each rank, with a budget or not, where it is anything."""
-    held = {label(process): held_by_others(process) for process in _ranks(subject)}
-    return {rank: found for rank, found in held.items() if any(found)}
+    """Return what others held on the device of each rank, with a budget or not: at the pre-load memory, when the
+    budget was computed, and at the end."""
+    return burden_of(subject, lambda _, one: one.kind == "foreign")
 
 
 def locals_of(subject: Subject, terms: Terms) -> dict[str, Own]:
     """Return each rank's own memory."""
-    found = {label(process): _own(subject, process, terms) for process in _ranks(subject)}
+    seats = {id(seat.process): seat for seat in subject.seats}
+    found = {label(process): _own(seats.get(id(process)), process, terms) for process in _ranks(subject)}
     for index, least in enumerate((terms.pre_load, terms.available)):
         if min((own[index] for own in found.values()), default=least) > least + SAME_BYTES:
             found[UNSEEN] = Own(terms.pre_load, terms.available, is_known=False)
@@ -76,8 +60,7 @@ def _ranks(subject: Subject) -> Iterator[Process]:
     yield from (seat.process for seat in subject.seats if seat.process.label is None)
 
 
-def _own(subject: Subject, process: Process, terms: Terms) -> Own:
-    seat = next((one for one in subject.seats if one.process is process), None)
+def _own(seat: Seat | None, process: Process, terms: Terms) -> Own:
     pre = None if seat is None else seat.budget.pre_load_local_bytes
     available = None if seat is None else seat.budget.available_local_bytes
     if pre is None and process.pre_load is not None:

@@ -90,13 +90,14 @@ def _room(frame: Frame, planned: Outlook) -> Iterator[str]:
     yield f"It has room from {fraction(ends.low)} on{exact}."
     interval = interval_for(frame, planned, Wishes())
     value = advised(frame, planned, Wishes())
-    if value is not None:
-        yield f"Try {fraction(value)}{_why(interval)}."
-    elif interval is not None and interval.empty_by_bytes is not None and interval.highest is not None:
+    if interval is not None and interval.empty_by_bytes is not None and interval.highest is not None:
+        starts = "" if value is None else f"{fraction(value)} would start, but serving may run out of memory: "
         yield (
-            f"But SGLang's own rule of thumb would set {gib(interval.highest.needs_bytes)} GiB aside for graphs and"
-            f" activations, {gib(interval.empty_by_bytes)} more than that leaves."
+            f"{starts}SGLang's own rule of thumb would set {gib(interval.highest.needs_bytes)} GiB aside for graphs and"
+            f" activations, {gib(interval.empty_by_bytes)} more than any fraction leaves."
         )
+    elif value is not None:
+        yield f"Try {fraction(value)}{_why(interval)}."
 
 
 def _why(interval: Interval | None) -> str:

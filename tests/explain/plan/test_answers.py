@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -150,11 +151,23 @@ def test_what_explain_says_is_enough_starts_by_the_plan(run: Run) -> None:
     for lever in _levers(run):
         if lever.enough and lever.flag in FIELDS and (lever.value is not None or lever.flag in SWITCHES):
             asked = Inputs(**{FIELDS[lever.flag]: SWITCHES.get(lever.flag, lever.value)})
+            to_go_with = re.search(r"with --mem-fraction-static ([\d.]+)", lever.says)
+            if to_go_with is not None:
+                asked = asked._replace(mem_fraction_static=float(to_go_with[1]))
             wishes = Wishes() if lever.flag == "--mem-fraction-static" else Wishes(tokens=1)
             try:
                 assert plan(run, asked, wishes).starts is not False, lever
             except CannotPlan:
                 assert run.run_id == "lowfrac"  # which never said how many bytes a token takes
+
+
+def test_a_fraction_that_only_the_reserve_forbids_is_explains_own_and_said_to_be_tight() -> None:
+    run = made_run(available=10 * GIB, weights=80 * GIB, fraction=0.5, **THUMB)
+    (theirs,) = [lever.value for lever in _levers(run) if lever.flag == "--mem-fraction-static"]
+    made = plan(run)
+
+    assert [theirs] == [lever.value for lever in made.levers if lever.flag == "--mem-fraction-static"]
+    assert f"{theirs} would start, but serving may run out of memory" in " ".join(made.says)
 
 
 def test_given_bytes_of_a_token_scale_the_pools_too() -> None:

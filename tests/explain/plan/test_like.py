@@ -13,7 +13,10 @@ from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import CannotPlan, Plan
 from sglang_probe.explain.scaling import capture_sizes
 from sglang_probe.timeline.model import Neighbour, Run, Step
+from tests.explain.explaining import rank
 from tests.explain.plan.making import CAR, GIB, known, made_run, recorded, value
+from tests.explain.test_others import seen
+from tests.timeline.building import gib
 
 EXPERIMENTS, FAILURES = "h200-x2-sglang-0.5.14-experiments", "h200-x2-sglang-0.5.14-failures"
 LOWFRAC = "h200-x2-sglang-0.5.14/lowfrac"
@@ -216,6 +219,25 @@ def test_a_rank_that_was_killed_in_its_budget_has_its_own_memory_from_the_steps_
     assert 105 * GIB == value(made, "pre_load_bytes")  # now the first rank has the least
     assert 85 * GIB == value(made, "available_bytes")
     assert not made.says[0].startswith("At least ")
+
+
+@pytest.mark.parametrize(
+    ("lists", "expected"),
+    [
+        ((20.0, 20.0, 20.0), (20.0, 20.0)),
+        ((0.0, 20.0, 20.0), (0.0, 20.0)),  # it came while the weights were loaded
+        ((20.0, 0.0, 0.0), None),  # it was gone before the budget
+    ],
+)
+def test_what_others_held_when_it_mattered_comes_back(lists: Any, expected: tuple[float, float] | None) -> None:
+    run = msgspec.structs.replace(made_run(), processes=(seen(rank(0, 1, fraction=0.8, available=60.0), *lists),))
+    before, made = plan(run), plan(run, Inputs(tenants={}))
+    back = tuple(known(made, name) - known(before, name) for name in ("pre_load_bytes", "available_bytes"))
+
+    if expected is not None:
+        assert tuple(gib(one) for one in expected) == back
+    else:
+        assert 0 == back[1]
 
 
 def test_a_tenant_that_is_gone_holds_nothing_and_the_flag_says_so() -> None:
