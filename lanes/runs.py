@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ ROOT: Final = Path(__file__).parents[1]
 PROMPTS: Final = ("Hello", "The memory of a GPU", "0123456789")
 PHASE_WITHIN_S: Final = 120.0
 ENDS_WITHIN_S: Final = 240.0
+FAILS_WITHIN_S: Final = 120.0
 COMMAND: Final = "import sys; sys.path.insert(0, {root!r}); from sglang_probe.cli.main import main; sys.exit(main())"
 
 Event = dict[str, Any]
@@ -107,6 +109,43 @@ def walk(lane: Lane, way: Way, setting: Setting, folder: Path) -> Run:
     finally:
         server.kill()
     return _what_is_left(server, runs, (), {})
+
+
+def fail_once(lane: Lane, tp: int, setting: Setting, folder: Path) -> Run:
+    """Start a server that cannot come up and wait until it is gone; raise LaneError where it came up."""
+    server, runs = _server(lane, tp, setting, folder)
+    server.start()
+    try:
+        if not wait_until(server.ended, FAILS_WITHIN_S):
+            raise LaneError(f"did not fail within {FAILS_WITHIN_S:.0f} s\n{server.tail()}")
+    finally:
+        server.kill()
+    return _what_is_left(server, runs, (), {})
+
+
+def lose_a_rank(lane: Lane, setting: Setting, folder: Path, phase: str, rank: int) -> tuple[Run, int]:
+    """Start the server at TP 2, SIGKILL one rank as soon as it begins `phase`, and wait until the rest has ended.
+
+    Returns what is left, and the pid of that rank.
+    """
+    server, runs = _server(lane, 2, setting, folder)
+    server.start()
+    try:
+        if not wait_until(lambda: server.ended() or bool(_in_phase(runs, phase, rank)), PHASE_WITHIN_S, every_s=0.002):
+            raise LaneError(f"rank {rank} did not come to {phase}\n{server.tail()}")
+        (pid,) = _in_phase(runs, phase, rank)
+        os.kill(pid, signal.SIGKILL)
+        if not wait_until(server.ended, ENDS_WITHIN_S):
+            raise LaneError(f"the server outlives its rank {rank}\n{server.tail()}")
+    finally:
+        server.kill()
+    return _what_is_left(server, runs, (), {}), pid
+
+
+def _in_phase(runs: Path, phase: str, rank: int) -> set[int]:
+    """Return the pid of a rank that has begun a phase; nothing before that."""
+    begun = [line for line in _whole_lines(runs) if f'"sglang.memory.{phase}.begin"' in line]
+    return {event["pid"] for event in map(json.loads, begun) if event["rank"]["tp"]["rank"] == rank}
 
 
 def kill_in_phase(lane: Lane, tp: int, setting: Setting, folder: Path, phase: str) -> tuple[Run, set[str]]:

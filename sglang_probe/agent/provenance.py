@@ -124,7 +124,7 @@ def driver_version() -> str | None:
 
 def _is_entry(part: str) -> bool:
     module = part.removesuffix(".py").replace(os.sep, ".")
-    return part in LAUNCHERS or module.endswith(LAUNCHERS) or (os.path.basename(part) == "sglang" and "." not in part)
+    return part in LAUNCHERS or module.endswith(LAUNCHERS) or os.path.basename(part) == "sglang"  # /x/.venv/bin/sglang
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -27,6 +27,8 @@ class Bound(NamedTuple):
     needs_bytes: int
     basis: Basis
     says: str
+    whose: str = ""
+    """Whose rule of thumb it is."""
 
 
 class Interval(NamedTuple):
@@ -89,10 +91,10 @@ def highest_of(subject: Subject, seat: Seat) -> Bound | None:
     needs = max(thumb.bytes, measured or 0)
     so_far = "" if measured is None else f"; of it the start took {gib(measured)} GiB (measured)"
     says = (
-        f"SGLang's own rule of thumb sets {gib(thumb.bytes)} GiB aside for graphs and activations (assumed:"
+        f"{thumb.whose} rule of thumb sets {gib(thumb.bytes)} GiB aside for graphs and activations (assumed:"
         f" {thumb.formula}){so_far}"
     )
-    return Bound(1 - needs / pre_load, needs, "assumed", says)
+    return Bound(1 - needs / pre_load, needs, "assumed", says, thumb.whose)
 
 
 def at_least(value: float) -> str:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+SINCE: Final = "0.5.9"
+"""The first release of which the rule was read."""
 BIG_CARD: Final = 60 * 1024
 LEAST_ON_BIG: Final = 10 * 1024
 LEAST_TOKENS: Final = 2048

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from sglang_probe.explain.reserve import Knobs, Variant, reserve_mib, variant_of
+from sglang_probe.catalogue.releases import order
+from sglang_probe.explain.reserve import SINCE, Knobs, Variant, reserve_mib, variant_of
 from sglang_probe.explain.scaling import MIB
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.explain.told import Told, knobs_of, knobs_on, largest_of, sizes_of
@@ -25,6 +26,7 @@ class RuleOfThumb(NamedTuple):
     bytes: int
     knobs: Knobs
     variant: Variant = Variant()
+    whose: str = "SGLang's own"
 
     def with_knobs(self, *, max_bs: int | None = None, prefill_tokens: int | None = None) -> RuleOfThumb:
         """Return the rule with other settings."""
@@ -32,7 +34,7 @@ class RuleOfThumb(NamedTuple):
             max_bs=self.knobs.max_bs if max_bs is None else max_bs,
             prefill_tokens=self.knobs.prefill_tokens if prefill_tokens is None else prefill_tokens,
         )
-        return RuleOfThumb(int(reserve_mib(knobs, self.variant) * MIB), knobs, self.variant)
+        return self._replace(bytes=int(reserve_mib(knobs, self.variant) * MIB), knobs=knobs)
 
     @property
     def formula(self) -> str:
@@ -52,7 +54,14 @@ def rule_of_thumb(subject: Subject) -> RuleOfThumb | None:
     if knobs is None:
         return None
     variant = _variant(subject, whole)
-    return RuleOfThumb(int(reserve_mib(knobs, variant) * MIB), knobs, variant)
+    return RuleOfThumb(int(reserve_mib(knobs, variant) * MIB), knobs, variant, _whose(subject))
+
+
+def _whose(subject: Subject) -> str:
+    """Return whose rule it is: releases before it computed a fraction in other ways."""
+    release = subject.run.provenance.sglang_version
+    older = release is not None and order(release) < order(SINCE)
+    return f"SGLang {SINCE}'s" if older else "SGLang's own"
 
 
 def _variant(subject: Subject, knobs: Knobs | None) -> Variant:

@@ -82,6 +82,12 @@ def test_flags_are_read_as_given() -> None:
     }
 
 
+@pytest.mark.parametrize("script", ["/opt/bin/sglang", "/home/me/.venv/bin/sglang", "/opt/python3.12/bin/sglang"])
+def test_flags_of_the_newer_command_are_read_wherever_it_is_installed(script: str) -> None:
+    argv = ["/usr/bin/python3.12", script, "serve", "--tp", "2"]
+    assert given_arguments(argv) == {"--tp": "2"}
+
+
 def test_a_command_line_that_starts_no_server_gives_no_arguments() -> None:
     assert given_arguments(["python", "train.py", "--tp", "2"]) is None
 

@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 
 from lanes.build import Lane, LaneError, build_lane
-from lanes.runs import Run, Served, Setting, Walked, probe_command, serve_once, walk
+from lanes.runs import Run, Served, Setting, Walked, fail_once, probe_command, serve_once, walk
 from lanes.ways import WAYS
 from sglang_probe.events.jsonschema import event_schema
 
@@ -73,7 +73,8 @@ def settings(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return {
         "bare": Setting(),
         "probed": Setting((root,)),
-        "run": Setting(launcher=tuple(probe_command("run", "--"))),
+        "run": Setting(launcher=tuple(probe_command("run", "--")), flags=("--mem-fraction-static", "0.05")),
+        "nothing left": Setting((root,), flags=("--model-path", "{models}/heavy", "--mem-fraction-static", "0.001")),
         "unwritable": Setting((root,), {"SGLANG_PROBE_DIR": str(under_a_file)}),
         "without wrapt": Setting((root, broken)),
     }
@@ -92,6 +93,25 @@ def served(
     def run(version: str, tp: int, how: str) -> Run:
         done = serve_once(lane(version), tp, settings[how], tmp_path_factory.mktemp("server"))
         pytestconfig.stash[STARTS].append(f"{version:12} --tp {tp} {how}: answered after {done.ready_s:.1f} s")
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def nothing_left(
+    lane: Callable[[str], Lane],
+    settings: dict[str, Setting],
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
+) -> Callable[[str], Run]:
+    """What is left of a server of a release whose weights leave nothing to the KV cache, started once."""
+
+    @_once
+    def run(version: str) -> Run:
+        begun = time.monotonic()
+        done = fail_once(lane(version), 1, settings["nothing left"], tmp_path_factory.mktemp("nothing"))
+        pytestconfig.stash[STARTS].append(f"{version:12} nothing left: took {time.monotonic() - begun:.1f} s")
         return done
 
     return run
@@ -149,6 +169,19 @@ def timeline() -> Callable[[Path], dict[str, Any]]:
         return run
 
     return read
+
+
+@pytest.fixture(scope="session")
+def told() -> Callable[..., tuple[int, dict[str, Any]]]:
+    """The exit code of a command, and what it says with `--format json`."""
+
+    def ask(command: str, *words: object) -> tuple[int, dict[str, Any]]:
+        line = probe_command(command, *map(str, words), "--format", "json")
+        done = subprocess.run(line, capture_output=True, text=True)
+        assert not done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    return ask
 
 
 @pytest.fixture(scope="session")

@@ -58,7 +58,8 @@ def _given(flag: str, given: Sequence[Table | None], fields: Sequence[str], effe
     made = [_values(name, effective) for name in fields]
     shown = next((one for one in made if not same(one)), None)
     same_effect = bool(made) and None not in effective and shown is None
-    unknown = None in given
+    told = shown is not None and all(table is not None and table.keys() >= set(fields) for table in effective)
+    unknown = None in given and not told
     why = NOT_RECORDED if unknown else SAME_EFFECT if same_effect else None
     counts = not unknown and not same_effect
     return Row(group="arguments given", key=flag, values=values, effective=shown, counts=counts, why=why)

@@ -24,6 +24,7 @@ from sglang_probe.figures import counted as counted_noun
 from sglang_probe.figures import listed
 from sglang_probe.timeline.model import Run
 
+PARTS_ON_A_CPU: Final = "what others took of that memory meanwhile is in the parts of the budget"
 MANY: Final = 4
 
 
@@ -80,18 +81,21 @@ def _pair(
         experiment=experiment,
         causes=tuple(causes),
         says=tuple(sentences(runs, rows, ranks, found, experiment, causes, whole=whole)),
-        notes=notes,
+        notes=(*notes, PARTS_ON_A_CPU) if found is not None and _on_a_cpu(runs) else notes,
     )
 
 
 def _only_noise(runs: Sequence[Run], found: Arithmetic) -> bool:
     """Say whether the budgets are the same, or a shared host's, and come out alike."""
     signs = {rest > 0 for rest in found.rest_bytes}
-    on_cpu = any(is_cpu(rank) for run in runs for rank in ranks_of(run))
     resized = any(piece.part == "bytes_per_token" and piece.delta_tokens for piece in found.pieces)
     limited = any(piece.part == "other" and abs(piece.delta_tokens or 0) > 1 for piece in found.pieces)
     small = abs(found.delta_bytes) < SAME_ON_A_CARD and not resized and not limited
-    return len(signs) == 1 and (on_cpu or small)
+    return len(signs) == 1 and (_on_a_cpu(runs) or small)
+
+
+def _on_a_cpu(runs: Sequence[Run]) -> bool:
+    return any(is_cpu(rank) for run in runs for rank in ranks_of(run))
 
 
 def _ended_alike(runs: tuple[Run, Run]) -> bool:
@@ -122,7 +126,7 @@ def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:
             yield f"how {side.name} ended is not known: {run.outcome_reason or run.outcome}"
         if run.source != "events":
             yield f"{side.name} was read from a log: figures of two decimals, and no provenance but the log's"
-    if any(is_cpu(rank) for run in runs for rank in ranks_of(run)):
+    if _on_a_cpu(runs):
         yield "on a CPU the memory is a shared host's: costs are left out"
     yield from _inside(runs, sides)
 

@@ -11,7 +11,7 @@ from sglang_probe.explain.diff.arguments import argument_rows, following
 from sglang_probe.explain.diff.launchers import lack_of, not_compared
 from sglang_probe.explain.diff.model import GROUPS, Row
 from sglang_probe.explain.diff.nature import natural
-from sglang_probe.explain.diff.tenants import card_rows, fact, ranks_of, tenant_rows
+from sglang_probe.explain.diff.tenants import card_rows, fact, is_cpu, ranks_of, tenant_rows
 from sglang_probe.explain.diff.values import same
 from sglang_probe.timeline.model import Run
 
@@ -114,8 +114,8 @@ def _visible(runs: Sequence[Run]) -> Iterator[Row]:
 
 
 def _used(run: Run) -> list[int] | None:
-    """Return the indices of the cards that the ranks have; None where some rank did not say."""
-    found = [None if rank.device is None else rank.device.index for rank in ranks_of(run)]
+    """Return the indices of the cards that the ranks have; None where some rank did not say, or has a CPU."""
+    found = [None if rank.device is None or is_cpu(rank) else rank.device.index for rank in ranks_of(run)]
     if run.missing or None in found or not found:
         return None
     return sorted({index for index in found if index is not None})

@@ -143,4 +143,4 @@ def _count(run: Run) -> int | None:
     if run.missing or run.unread_files or not ranks_of(run):
         return None
     devices = [(rank.host, rank.device) for rank in ranks_of(run) if rank.device is not None]
-    return len({(host, device.uuid or device.index) for host, device in devices})
+    return len({(host, "CPU" if device.kind == "cpu" else device.uuid or device.index) for host, device in devices})

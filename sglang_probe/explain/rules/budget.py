@@ -17,7 +17,6 @@ from sglang_probe.figures import fraction, gib, number
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Process
 
-NO_BY_RULE = "By SGLang's own rule of thumb no"
 SAME_MINIMUM = 0.00005
 """SGLang prints its own minimum with four decimals."""
 
@@ -128,11 +127,12 @@ def _direction(interval: Interval | None) -> str:
     top = interval.highest
     if interval.empty_by_bytes is not None and top is not None:
         return (
-            f"{NO_BY_RULE if top.basis == 'assumed' else 'No'} fraction works: it would have to be at"
+            f"{f'By {top.whose} rule of thumb no' if top.whose else 'No'} fraction works: it would have to be at"
             f" least {lowest}, and at most {at_most(top.fraction)} to leave room for what follows: empty by"
             f" {gib(interval.empty_by_bytes)} GiB."
         )
-    bound = "" if top is None else f", and by SGLang's own rule of thumb at most {at_most(top.fraction)}"
+    by_rule = "" if top is None or not top.whose else f"by {top.whose} rule of thumb "
+    bound = "" if top is None else f", and {by_rule}at most {at_most(top.fraction)}"
     return f"This is a start-up shortage: raise --mem-fraction-static; it must be at least {lowest}{bound}."
 
 

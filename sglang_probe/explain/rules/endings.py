@@ -23,6 +23,9 @@ HOST_SCARCE: Final = 2 << 30
 
 def not_memory(subject: Subject) -> Iterator[Finding]:
     """The run failed with another error, or a process was ended from outside, with memory to spare."""
+    launcher = _gone_alone(subject)
+    if launcher is not None:
+        yield _never_began(launcher)
     if not subject.failed or subject.budget_failed or shortage_of(subject) is not None or no_room(subject) is not None:
         return
     run = subject.run
@@ -89,6 +92,29 @@ def unexplained(subject: Subject) -> Iterator[Finding]:
     )
 
 
+def _gone_alone(subject: Subject) -> Process | None:
+    """Return the launcher that is gone, of a run in which no rank began; None of any other."""
+    run = subject.run
+    if run.outcome != "unknown" or run.unread_files or any(one.alive is not False for one in run.processes):
+        return None
+    if any(one.role == "scheduler" or one.rank is not None or one.steps for one in run.processes):
+        return None
+    return next((one for one in run.processes if one.role == "launcher"), None)
+
+
+def _never_began(launcher: Process) -> Finding:
+    return Finding(
+        rule="not_memory",
+        severity="error",
+        says=f"The launcher (pid {launcher.pid}) ended before any rank began: no memory of a device was asked for yet.",
+        lever=Lever(
+            says="read the server's last lines: an argument, the path of a model or an import stops it this early"
+        ),
+        notes=("if there were ranks, the probe was not on their PYTHONPATH: `sglang-probe doctor` looks",),
+        confidence="likely",
+    )
+
+
 def _anchor(subject: Subject) -> tuple[Process | None, Step | None]:
     """Return the raising frame's step, or the last phase begun on the process that is gone."""
     run = subject.run
@@ -133,13 +159,13 @@ def _died(subject: Subject, process: Process, step: Step, free: int | None, host
         " native code (a segmentation fault)."
     )
     who = f"{label(process)} (pid {process.pid})" if subject.run.failed_label else "A rank"
+    on_cpu = process.device is not None and process.device.kind == "cpu"  # whose OOM is a signal, not an exception
+    no_oom = ": not an out-of-memory error of the device, which would have been raised and recorded"
     return Finding(
         rule="not_memory",
         severity="error",
         ranks=(label(process),) if subject.run.failed_label else (),
-        says=f"{who} ended in {step.phase} without an exception: not an out-of-memory error of the device, which"
-        " would have been"
-        f" raised and recorded.{device}{hint}",
+        says=f"{who} ended in {step.phase} without an exception{'' if on_cpu else no_oom}.{device}{hint}",
         numbers={"free_bytes": free, "host_available_bytes": host},
         lever=Lever(
             says=f"look at the host's log for pid {process.pid} (dmesg -T, journalctl -k) and at the server's last"

@@ -85,10 +85,10 @@ def activation_reserve(subject: Subject) -> Iterator[Finding]:
         rule="activation_reserve",
         severity="warning",
         ranks=(label(process),),
-        says=f"{gib(least)} GiB are free after the start, and SGLang itself would set {gib(thumb.bytes)} GiB aside for"
-        f" graphs and activations of a server with these flags: a long prefill may run out of memory.{turn}",
+        says=f"{gib(least)} GiB are free after the start, and {thumb.whose} rule of thumb sets {gib(thumb.bytes)} GiB"
+        f" aside for graphs and activations of a server with these flags: a long prefill may run out of memory.{turn}",
         numbers={"free_bytes": least, "set_aside_bytes": thumb.bytes},
-        formula=f"SGLang's rule of thumb: {thumb.formula}",
+        formula=f"{thumb.whose} rule of thumb: {thumb.formula}",
         lever=lever,
         confidence="possible",
     )

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from sglang_probe.explain.diff.compare import compare
+from sglang_probe.explain.diff.compare import PARTS_ON_A_CPU, compare
 from sglang_probe.explain.diff.model import Row
 from sglang_probe.explain.diff.nature import BY_NATURE
-from sglang_probe.timeline.model import Run
+from sglang_probe.timeline.model import Device, Run
 from tests.collect.starting import Shape
 from tests.explain.diff.pairs import made
 
@@ -114,3 +114,37 @@ def test_the_name_of_a_machine_is_said_and_is_no_cause() -> None:
     (row,) = compare((run, moved)).provenance
 
     assert ("machine", False) == (row.group, row.counts)
+
+
+def test_a_flag_that_one_side_did_not_record_counts_where_its_effect_differs() -> None:
+    tp = {"tp_size": 2}, {"tp_size": 1}
+    differing = rows({"given": {"--tp": "2"}, "effective": tp[0]}, {"given": None, "effective": tp[1]})
+    alike = rows({"given": {"--tp": "2"}, "effective": tp[0]}, {"given": None, "effective": tp[0]})
+    unknown = rows({"given": {"--tp": "2"}, "effective": tp[0]}, {"given": None, "effective": None})
+
+    key = ("arguments given", "--tp")
+    assert (True, (2, 1)) == (differing[key].counts, differing[key].effective)
+    assert not alike[key].counts
+    assert not unknown[key].counts
+
+
+def test_ranks_on_one_cpu_have_no_cards_to_differ_in() -> None:
+    one, two = (on_cpu(made(*[Shape()] * size)) for size in (1, 2))
+    found = compare((one, two)).provenance
+
+    assert [] == [row.key for row in found if row.group in {"cards", "visible devices"}]
+
+
+def on_cpu(run: Run) -> Run:
+    processes = [
+        msgspec.structs.replace(rank, device=Device(index=place, name="cpu", kind="cpu"))
+        for place, rank in enumerate(run.processes)
+    ]
+    return msgspec.structs.replace(run, processes=tuple(processes))
+
+
+def test_on_a_cpu_the_parts_of_a_budget_are_not_sold_as_costs() -> None:
+    runs = [on_cpu(made(Shape(fraction=fraction))) for fraction in (0.8, 0.01)]
+
+    assert PARTS_ON_A_CPU in compare((runs[0], runs[1])).notes
+    assert PARTS_ON_A_CPU not in compare((runs[0], runs[0])).notes

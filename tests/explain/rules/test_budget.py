@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sglang_probe.explain.reserve import SINCE
 from sglang_probe.explain.scaling import MIB
 from sglang_probe.timeline.model import Provenance, Worker
 from tests.explain.explaining import ARGUMENTS, failed, findings, of, rank, ready, rules
@@ -26,6 +27,18 @@ def test_the_story_says_short_by_how_much_and_between_which_fractions() -> None:
     assert 1 - 21.697 / 93.999 == pytest.approx(found.numbers["lowest_fraction"], abs=1e-9)
     assert 1 - THUMB / gib(93.999) == pytest.approx(found.numbers["highest_fraction"], abs=1e-9)
     assert "raise --mem-fraction-static" in found.says
+
+
+@pytest.mark.parametrize(("release", "whose"), [
+    ("0.4.6.post5", f"SGLang {SINCE}'s rule"), (SINCE, "SGLang's own rule"), (None, "SGLang's own rule"),
+])  # fmt: skip
+def test_the_rule_of_thumb_is_not_called_the_own_one_of_a_release_that_is_older(
+    release: str | None, whose: str
+) -> None:
+    found = of("weights_exceed_budget", failed(
+        rank(0, 1), provenance=Provenance(effective=ARGUMENTS, sglang_version=release)))  # fmt: skip
+
+    assert any(note.startswith(f"upper bound: {whose} of thumb sets") for note in found.notes)
 
 
 def test_the_fraction_it_names_starts_the_server_and_nothing_else_is_offered() -> None:

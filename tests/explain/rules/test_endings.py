@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from sglang_probe.timeline.model import Budget, Failure, Health, Missing, Run, Worker
+from sglang_probe.timeline.model import Budget, Device, Failure, Health, Missing, Process, Run, Worker
 from tests.explain.explaining import findings, of, raising, rules
 from tests.timeline.building import build_rank, build_run, build_step, gib
 
@@ -35,6 +37,41 @@ def test_a_process_that_is_gone_without_an_exception_is_not_an_out_of_memory_err
     assert "ended in graph.capture without an exception" in found.says
     assert "12.300 GiB were free on GPU 0" in found.says
     assert found.confidence == "likely"
+
+
+def test_on_a_cpu_a_process_that_is_gone_is_told_by_the_host_s_memory() -> None:
+    run = died()
+    (process,) = run.processes
+    on_cpu = replace(process, device=Device(index=0, name="cpu", kind="cpu"))
+    found = of("not_memory", replace(run, processes=(on_cpu,)))
+
+    assert "12.300 GiB were free on the host" in found.says
+    assert "GPU" not in found.says
+    assert "would have been raised" not in found.says  # there the kernel ends who takes too much
+
+
+def launcher(**more: Any) -> Process:
+    return Process(host="node-a", pid=4700, role="launcher", **{"alive": False, **more})
+
+
+def test_a_launcher_that_ended_before_any_rank_is_not_memory() -> None:
+    found = of("not_memory", build_run((launcher(),), "unknown", outcome_reason="no rank began scheduler.init"))
+
+    assert found.severity == "error"
+    assert "(pid 4700) ended before any rank began" in found.says
+
+
+@pytest.mark.parametrize(("processes", "more"), [
+    ((launcher(alive=None),), {}),
+    ((launcher(alive=True),), {}),
+    ((launcher(),), {"unread_files": 1}),
+    ((launcher(), replace(build_rank(0, 2, ()), alive=False)), {}),
+    ((replace(launcher(), role="other"),), {}),
+], ids=["unknowable", "running", "a file was not given", "a rank began", "no launcher"])  # fmt: skip
+def test_of_a_launcher_that_may_have_had_ranks_nothing_is_claimed(
+    processes: tuple[Process, ...], more: dict[str, Any]
+) -> None:
+    assert "not_memory" not in rules(build_run(processes, "unknown", **more))
 
 
 @pytest.mark.parametrize("message", [
