@@ -11,7 +11,7 @@ from sglang_probe.explain.plan.forward import Outlook, outlook
 from sglang_probe.explain.plan.frame import Frame, moved_knobs
 from sglang_probe.explain.plan.inputs import Wishes
 from sglang_probe.explain.plan.wishes import has_tokens
-from sglang_probe.explain.reserve import Knobs, Variant, reserve_mib
+from sglang_probe.explain.reserve import reserve_mib
 from sglang_probe.explain.scaling import MIB
 from sglang_probe.figures import gib
 
@@ -58,7 +58,7 @@ def bound_in_words(interval: Interval) -> str:
     top = at_most(highest.fraction)
     if highest.basis == "assumed":
         needs = gib(highest.needs_bytes)
-        return f"at most {top}, by SGLang's own rule of thumb: {needs} GiB for graphs and activations"
+        return f"at most {top}, by {highest.whose} rule of thumb: {needs} GiB for graphs and activations"
     return f"at most {top}: the start itself took {gib(highest.needs_bytes)} GiB after the KV pools"
 
 
@@ -68,11 +68,6 @@ def _highest(frame: Frame) -> Bound | None:
         return None
     needs = facts.aside.needs_bytes
     if facts.aside.basis == "assumed" and facts.thumb is not None:
-        moved = _reserve(facts.variant, moved_knobs(facts.thumb.knobs, frame.inputs))
-        needs += moved - _reserve(facts.variant, facts.thumb.knobs)
-    return Bound(1 - needs / frame.pre_load, needs, facts.aside.basis, facts.aside.says)
-
-
-def _reserve(variant: Variant | None, knobs: Knobs) -> int:
-    plain = variant is None or variant.after_capture is not None
-    return int(reserve_mib(knobs, Variant() if plain or variant is None else variant) * MIB)
+        needs += int(reserve_mib(moved_knobs(facts.thumb.knobs, frame.inputs), facts.thumb.variant) * MIB)
+        needs -= facts.thumb.bytes
+    return facts.aside._replace(fraction=1 - needs / frame.pre_load, needs_bytes=needs)
