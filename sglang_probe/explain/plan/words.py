@@ -93,8 +93,8 @@ def _room(frame: Frame, planned: Outlook) -> Iterator[str]:
     if interval is not None and interval.empty_by_bytes is not None and interval.highest is not None:
         starts = "" if value is None else f"{fraction(value)} would start, but serving may run out of memory: "
         yield (
-            f"{starts}{interval.highest.whose} rule of thumb would set {gib(interval.highest.needs_bytes)} GiB aside for graphs and"
-            f" activations, {gib(interval.empty_by_bytes)} more than any fraction leaves."
+            f"{starts}{interval.highest.whose} rule of thumb would set {gib(interval.highest.needs_bytes)} GiB aside"
+            f" for graphs and activations, {gib(interval.empty_by_bytes)} more than any fraction leaves."
         )
     elif value is not None:
         yield f"Try {fraction(value)}{_why(interval)}."
@@ -106,8 +106,8 @@ def _why(interval: Interval | None) -> str:
     top, needs = at_most(interval.highest.fraction), gib(interval.highest.needs_bytes)
     if interval.highest.basis == "assumed":
         return (
-            f": above {top} less is left than the {needs} GiB that {interval.highest.whose} rule of thumb sets aside for graphs and"
-            " activations"
+            f": above {top} less is left than the {needs} GiB that {interval.highest.whose} rule of thumb sets aside for"
+            " graphs and activations"
         )
     return f": above {top} less is left than the {needs} GiB that the start itself took after the KV pools"
 
