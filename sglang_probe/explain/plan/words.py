@@ -106,8 +106,8 @@ def _why(interval: Interval | None) -> str:
     top, needs = at_most(interval.highest.fraction), gib(interval.highest.needs_bytes)
     if interval.highest.basis == "assumed":
         return (
-            f": above {top} less is left than the {needs} GiB that {interval.highest.whose} rule of thumb sets aside for"
-            " graphs and activations"
+            f": above {top} less is left than the {needs} GiB that {interval.highest.whose} rule of thumb sets aside"
+            " for graphs and activations"
         )
     return f": above {top} less is left than the {needs} GiB that the start itself took after the KV pools"
 
