@@ -8,8 +8,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import re
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple, NoReturn, Protocol, cast
 
 from sglang_probe import __version__
@@ -55,9 +58,13 @@ class CommandModule(Protocol):
 class Parser(argparse.ArgumentParser):
     """An argument parser that says what is wrong in one line."""
 
+    chosen = ""
+    """The command that was given: argparse tells of its unknown flags in the name of the whole program."""
+
     def error(self, message: str) -> NoReturn:
         """Print `message` and where the help is, and exit 2."""
-        self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
+        prog = f"{self.prog} {self.chosen}".rstrip()
+        self.exit(2, f"{prog}: {printable(message)}; see {prog} --help\n")
 
     def _print_message(self, message: str, file: object = None) -> None:
         """Print help and versions to stdout as results are, all else to stderr: argparse takes neither for closed."""
@@ -67,11 +74,59 @@ class Parser(argparse.ArgumentParser):
             tell(message)
 
 
-class Help(argparse.RawDescriptionHelpFormatter):
-    """Keeps docstrings as written and gives the longest command a line."""
+class Help(argparse.HelpFormatter):
+    """Folds the paragraphs of docstrings to the page, and gives the longest command a line.
+
+    What is indented stays as it is written where it fits; else what stands in its second column moves below the first.
+    """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=26)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = groupby(text.strip("\n").split("\n"), _kind)
+        return "\n".join(line for kind, lines in blocks for line in _folded(kind, lines, width, indent))
+
+
+_COLUMN = re.compile(r"\S  +(?=\S)")
+"""What parts two columns of a table."""
+
+
+def _kind(line: str) -> str:
+    """Return what a line of a docstring is: blank, indented, a row of a table, or of a paragraph."""
+    if not line.strip():
+        return "blank"
+    return "indented" if line[0].isspace() else "row" if _COLUMN.search(line) else "paragraph"
+
+
+def _folded(kind: str, lines: Iterable[str], width: int, indent: str) -> Iterator[str]:
+    kept = [f"{indent}{line}".rstrip() for line in lines]
+    if kind == "paragraph":
+        yield from textwrap.wrap(" ".join(kept), width, subsequent_indent=indent)
+    elif kind == "row":
+        for line in kept:
+            yield from textwrap.wrap(line, width, subsequent_indent=" " * _column(line))
+    elif max(map(len, kept)) <= width:
+        yield from kept
+    else:
+        yield from (part for line in kept for part in _stacked(line, width))
+
+
+def _stacked(line: str, width: int) -> Iterator[str]:
+    """Put the second column of an indented line below the first."""
+    begins = _column(line)
+    if not begins:
+        yield line
+        return
+    deeper = " " * (len(line) - len(line.lstrip()) + 4)
+    yield line[:begins].rstrip()
+    yield from textwrap.wrap(line[begins:], width, initial_indent=deeper, subsequent_indent=deeper)
+
+
+def _column(line: str) -> int:
+    """Return where the second column begins; 0 where there is none."""
+    found = _COLUMN.search(line)
+    return found.end() if found else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -119,6 +174,7 @@ def _load(command: Command) -> CommandModule:
 def _parser(chosen: Command | None, module: CommandModule | None) -> Parser:
     """Every command is listed, but only the chosen one is imported: the others may lack what they need."""
     parser = Parser(prog=PROG, description=__doc__, formatter_class=Help)
+    parser.chosen = chosen.name if chosen else ""
     parser.add_argument("--version", action="version", version=f"{PROG} {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:

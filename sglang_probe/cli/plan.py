@@ -1,10 +1,14 @@
 """Plan another start of a recorded run: the same server with other flags, or the flags for what you want.
 
-    sglang-probe plan PATH --mem-fraction-static 0.80      how many tokens, and what stays free
-    sglang-probe plan PATH --tokens 400000 --free 6        which fraction gives 400,000 tokens and keeps 6 GiB free
+    sglang-probe plan PATH --mem-fraction-static 0.80
+        how many tokens, and what stays free
+    sglang-probe plan PATH --tokens 400000 --free 6
+        which fractions give 400,000 tokens and keep 6 GiB free
     sglang-probe plan PATH --kv-cache-dtype fp8_e5m2 --concurrency 64
-    sglang-probe plan FAILED --like STARTED                a run that failed early, with what it never came to measure
-    sglang-probe plan A --against B                        predict run B from run A, beside what B measured
+    sglang-probe plan FAILED --like STARTED
+        a run that failed early, with what it never came to measure
+    sglang-probe plan A --against B
+        predict run B from run A, beside what B measured
 
 It replays the formula of the run's own SGLang release with the run's own measured terms. Each number has its basis:
 given, measured in this run, scaled by a stated rule, assumed, or unknown. PATH is one run, as for `timeline`. Memory is
@@ -61,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     more = parser.add_argument_group("what the run does not say")
     more.add_argument("--token-bytes", type=_count(MOST), metavar="N", help="bytes of a token on one rank")
     more.add_argument("--kv-heads", type=_count(1 << 20), metavar="N", help="KV heads of the model, for --tp")
-    more.add_argument("--like", metavar="PATH", help="a run of the same model, for what this one never measured")
+    more.add_argument("--like", metavar="PATH", help="a run of the same server, for what this one never measured")
     parser.add_argument("--against", metavar="PATH", help="predict this run, and print it beside what it measured")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 

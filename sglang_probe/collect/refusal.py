@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from sglang_probe.collect.errors import InputError
+from sglang_probe.collect.files import Listing, first_stamp, listing
 from sglang_probe.collect.records import BROKEN
+from sglang_probe.figures import listed
 
 HINT: Final = "give a run directory, a directory of runs, a .jsonl file of a run, or - for events on standard input"
 PROBE_IT: Final = "start SGLang with `sglang-probe run -- python -m sglang.launch_server ...`, then give its run"
+LOOKED_AT: Final = 16
+"""Entries of a directory that are looked at for events further down."""
 CONTROLS: Final = bytes(byte for byte in range(1, 32) if byte not in b"\t\n\v\f\r\b\x1b")
 """Control characters that no text holds."""
 
@@ -56,6 +61,38 @@ def refusal(name: str, head: bytes, *, torn: bool = False) -> InputError:
             "the process was ended while it wrote its first line; start the server again",
         )
     return _text_refusal(name, head)
+
+
+def directories_below(there: Listing) -> list[Path]:
+    """Return the directories that would have been read had they been given: deeper than one looks without being asked.
+
+    Of each directory the first few entries are looked at, so that this takes no time in a large tree.
+    """
+    found = (_runs_in(directory) for directory in there.directories[:LOOKED_AT])
+    return [directory for directory in found if directory is not None]
+
+
+def look_below(directory: Path, what: str, below: list[Path]) -> InputError:
+    """Return the error for a directory without events of its own, where there are some further down."""
+    names = listed([str(path) for path in below], 3)
+    return InputError(f"{directory} holds no probe events{what}, but a directory below it does", f"look in {names}")
+
+
+def _runs_in(directory: Path) -> Path | None:
+    """Return the directory if a run lies in it, or in one of its own; of these the first."""
+    try:
+        there = listing(directory)
+        if _has_events(there):
+            return directory
+        inner = there.directories[:LOOKED_AT]
+        return directory if any(_has_events(listing(one)) for one in inner) else None
+    except OSError:
+        return None
+
+
+def _has_events(there: Listing) -> bool:
+    files = [file for file in there.files if file.suffix == ".jsonl"]
+    return any(first_stamp(file) is not None for file in files[:LOOKED_AT])
 
 
 def _text_refusal(name: str, head: bytes) -> InputError:

@@ -13,7 +13,7 @@ import msgspec
 from sglang_probe.collect.clock import SECOND
 from sglang_probe.collect.errors import InputError
 from sglang_probe.collect.files import Listing, first_stamp, head, last_stamp, listing, may_have_rank, reason_of, status
-from sglang_probe.collect.refusal import HINT, PROBE_IT, refusal
+from sglang_probe.collect.refusal import HINT, PROBE_IT, directories_below, look_below, refusal
 from sglang_probe.collect.report import Tally
 
 JOIN_SLACK_NS: Final = 30 * SECOND
@@ -163,8 +163,11 @@ def _nothing_in(directory: Path, there: Listing, refused: list[tuple[Path, str]]
         name = path.relative_to(directory) if path != directory else path
         what = f"{directory} holds no probe events that can be read ({name}: {reason})"
         return InputError(what, "give one that this user can read")
+    first = refusal(there.files[0].name, _head(there.files[0])).message if there.files else ""
+    below = directories_below(there)
+    if below:
+        return look_below(directory, f" ({first})" if first else "", below)
     if there.files:
-        first = refusal(there.files[0].name, _head(there.files[0])).message
         return InputError(f"{directory} holds no probe events ({first})", HINT)
     return InputError(f"{directory} holds no probe events, nor do the directories in it", PROBE_IT)
 

@@ -30,75 +30,107 @@ class Rule(NamedTuple):
     basis: Basis
     """What a number is that it was applied to."""
     says: str
+    title: str
+    """In a column: 17 characters at most."""
 
 
 RULES: Final[dict[str, Rule]] = {
-    "formula": Rule("scaled", "the budget's formula of this run's release, with the planned terms"),
+    "formula": Rule("scaled", "the budget's formula of this run's release, with the planned terms", "formula"),
     "default": Rule(
         "scaled",
         "the fraction that SGLang takes when none is given (its server_args): what its reserve for activations and"
         " graphs leaves of the card; the rule gives this run's own fraction, so it is replayed",
+        "SGLang's default",
     ),
-    "solved": Rule("scaled", "solved for: of all fractions with four decimals the one that just does it"),
-    "sum": Rule("scaled", "moved by what changed in it"),
+    "solved": Rule("scaled", "solved for: of all fractions with four decimals the one that just does it", "solved for"),
+    "sum": Rule("scaled", "moved by what changed in it", "sum"),
     "weights_tp": Rule(
         "scaled",
         "weights are split over the tensor-parallel ranks: x old tp / new tp. Norms, and what a model does not split,"
         " are on every rank whole: assumed to be small",
+        "weights per rank",
     ),
     "quantization": Rule(
         "scaled",
         "weights x new / old bytes of a parameter. Embeddings, norms and the scales of the blocks are left out, so the"
         " real ones are somewhat larger",
+        "quantization",
     ),
     "token_tp": Rule(
         "scaled",
         "the KV heads are split over the ranks: bytes of a token x old tp / new tp, but a rank has one head at least;"
         " how many the model has was not recorded, so assumed is that there are enough (--kv-heads N says)",
+        "KV heads per rank",
     ),
-    "token_heads": Rule("scaled", "the KV heads are split over the ranks, and a rank has one at least"),
-    "token_mla": Rule("measured", "MLA keeps the same latent cache on every rank, whatever the tp"),
+    "token_heads": Rule(
+        "scaled", "the KV heads are split over the ranks, and a rank has one at least", "KV heads per rank"
+    ),
+    "token_mla": Rule("measured", "MLA keeps the same latent cache on every rank, whatever the tp", "MLA"),
+    "token_unknown": Rule(
+        "assumed",
+        "whether a token shrinks with tp is not known: nothing recorded says whether the model's KV cache is split over"
+        " the ranks by heads, or is on every rank whole (MLA). The smaller number of tokens is planned; --kv-heads N,"
+        " or --like PATH with a run whose pools were built, settles it",
+        "may not shrink",
+    ),
     "token_mean": Rule(
-        "scaled", "rest / tokens of this run: pools of several kinds share the budget, none says the bytes of a token"
+        "scaled",
+        "rest / tokens of this run: pools of several kinds share the budget, none says the bytes of a token",
+        "budget / tokens",
     ),
-    "token_dtype": Rule("scaled", "bytes of a token x the ratio of the two types' element sizes"),
+    "token_dtype": Rule("scaled", "bytes of a token x the ratio of the two types' element sizes", "KV type"),
     "pool": Rule(
         "scaled",
         "the pool's tensors are (tokens + a page) x bytes of a token, each in whole blocks of 2 MiB (torch's), and"
         " 8 B a page for the allocator's list; what else was measured beside them stays",
+        "KV pools",
     ),
     "pool_plain": Rule(
         "scaled",
-        "(tokens + a page) x bytes of a token, and 8 B a page for the allocator's list; torch's blocks come on top",
+        "no pool was built in this run: (tokens + a page) x bytes of a token, and 8 B a page for the allocator's list."
+        " torch takes memory in blocks of 2 MiB, so the real ones are a little larger",
+        "estimate",
     ),
     "requests": Rule(
         "scaled",
         "SGLang's number of requests: the given one, else 512 for each context length of tokens, from 2,048 to 4,096;"
         " from 0.5.11 on no more than half the tokens",
+        "request limit",
     ),
-    "request_pool": Rule("scaled", "a row of int32 a request, as wide as the context length and a little more"),
+    "request_pool": Rule(
+        "scaled", "a row of int32 a request, as wide as the context length and a little more", "row a request"
+    ),
     "graphs": Rule(
         "scaled",
         "graphs x the number of batch sizes that are captured; kernels that load at the first capture are in it, so a"
         " larger plan is on the high side",
+        "batch sizes",
     ),
     "given_back": Rule(
-        "scaled", "it is taken before the pre-load memory is read: giving c back adds c x fraction to the rest"
+        "scaled",
+        "it is taken before the pre-load memory is read: giving c back adds c x fraction to the rest",
+        "given back",
     ),
-    "alone": Rule("scaled", "a world of one rank makes no NCCL communicator and no custom all-reduce"),
+    "alone": Rule("scaled", "a world of one rank makes no NCCL communicator and no custom all-reduce", "one rank"),
     "mamba": Rule(
         "scaled",
         "the recurrent state takes the same share of the room as in this run, to within one request's state",
+        "share of the room",
     ),
-    "share": Rule("scaled", "the pool has the same share of what memory alone would allow as in this run"),
-    "at_once": Rule("scaled", "tokens // context length, and no more than SGLang makes room for"),
+    "share": Rule(
+        "scaled", "the pool has the same share of what memory alone would allow as in this run", "share of the room"
+    ),
+    "at_once": Rule("scaled", "tokens // context length, and no more than SGLang makes room for", "tokens / context"),
     "activations": Rule(
         "assumed",
-        "SGLang's own reserve for activations: max(chunked_prefill_size, 2048) x 1.5 MiB, a rule of thumb. What serving"
-        " takes was not measured: it comes after the start",
+        "activations are what a forward pass takes while requests are served, most in a large prefill. A start does not"
+        " measure them; SGLang's own rule of thumb reserves max(chunked_prefill_size, 2048) x 1.5 MiB",
+        "rule of thumb",
     ),
-    "as_measured": Rule("assumed", "as measured: how it moves with what was changed is not known"),
-    "like": Rule("given", "measured in the run given by --like"),
+    "as_measured": Rule(
+        "assumed", "taken as it was measured: how it moves with what differs is not known", "as measured"
+    ),
+    "like": Rule("given", "measured in the run given by --like", "--like"),
 }
 
 _SIZES: Final[dict[str, Fraction]] = {

@@ -13,6 +13,7 @@ from sglang_probe.explain.subject import Subject
 from sglang_probe.timeline.model import Run
 
 _DECODE: Final = re.compile(r"decode=PhaseConfig\(backend='(\w+)', max_bs=(\d{1,6})\b")
+_DECODE_SIZES: Final = re.compile(r"decode=PhaseConfig\(backend='\w+', max_bs=\d+, bs=\[([\d, ]*)\]")
 _PREFILL: Final = re.compile(r"prefill=PhaseConfig\(backend='(\w+)', max_bs=\d+, bs=\[([\d, ]*)\]")
 MOST_RANKS: Final = 1 << 20
 
@@ -74,6 +75,14 @@ def largest_of(told: Told, captured: Sequence[int]) -> int | None:
         return int(decode[2])
     asked = told.count("cuda_graph_max_bs", "cuda_graph_max_bs_decode", most=MOST_SIZES)
     return asked or max(captured or sizes_of(told.effective.get("cuda_graph_bs")), default=None)
+
+
+def decode_sizes(told: Told) -> tuple[int, ...]:
+    """Return the batch sizes that SGLang resolved for its decode graphs; empty where it does not say."""
+    found = _DECODE_SIZES.search(told.graphs)
+    if found:
+        return sizes_of([int(size) for size in found[1].split(",") if 0 < len(size.strip()) < 7])
+    return sizes_of(told.effective.get("cuda_graph_bs"))
 
 
 def _prefill_graphs(told: Told) -> int:

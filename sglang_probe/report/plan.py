@@ -9,40 +9,14 @@ from rich.text import Text
 
 from sglang_probe.explain.plan.inputs import FLAGS
 from sglang_probe.explain.plan.model import Against, Change, Number, Plan, Source, Unit
+from sglang_probe.explain.plan.names import name_of
+from sglang_probe.explain.scaling import RULES
 from sglang_probe.figures import UNKNOWN, counted, fraction, gib, number
 from sglang_probe.report.budget import worked
 from sglang_probe.report.layout import WIDTH, field, page, paragraph
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.model import Budget
 
-NAMES: Final = {
-    "tenants_bytes": "others on the card",
-    "custom_allreduce_bytes": "custom all-reduce",
-    "communicators_bytes": "communicators",
-    "pre_load_bytes": "pre-load memory",
-    "weights_bytes": "weights",
-    "draft_weights_bytes": "weights, draft",
-    "else_before_bytes": "else before the budget",
-    "available_bytes": "available",
-    "mem_fraction_static": "mem_fraction_static",
-    "slack_bytes": "slack",
-    "rest_bytes": "rest: the KV cache's",
-    "minimum_viable_fraction": "minimum viable",
-    "bytes_per_token": "bytes of a token",
-    "page_size": "page",
-    "tokens": "tokens",
-    "context_length": "context length",
-    "concurrency": "of it at once",
-    "kv_pool_bytes": "KV pools, as built",
-    "max_running_requests": "slots for requests",
-    "request_pool_bytes": "request pool",
-    "attention_bytes": "attention",
-    "graphs_bytes": "graphs",
-    "else_after_bytes": "else after the budget",
-    "free_bytes": "free after the start",
-    "activations_bytes": "activations, reserve",
-    "spare_bytes": "free less that reserve",
-}
 NAME: Final = 24
 FIGURE: Final = 14
 INDENT: Final = "  "
@@ -64,9 +38,17 @@ def _head(plan: Plan, width: int) -> list[Text]:
     lines += field("with", _changes(plan), width)
     lines += field("answer", " ".join(plan.says), width, "bold")
     if plan.replays is not None:
-        does = "gives" if plan.replays else "does NOT give"
-        lines += field("check", f"the formula with this run's own terms {does} this run's own tokens", width)
+        lines += field("check", _check(plan), width)
     return lines
+
+
+def _check(plan: Plan) -> str:
+    """Whether the formula, with nothing changed, gives what the run had: what a plan stands on."""
+    tokens = next((one.run for one in plan.numbers if one.name == "tokens"), None)
+    had = f"the {number(_whole(tokens))} tokens that {plan.run.run_id} had"
+    if plan.replays:
+        return f"with nothing changed the formula gives exactly {had}"
+    return f"with nothing changed the formula does NOT give {had}: the plan may be off as much"
 
 
 def _source(source: Source) -> str:
@@ -85,8 +67,10 @@ def _changes(plan: Plan) -> str:
 
 def _change(change: Change) -> str:
     if change.flag == FLAGS["tenants"]:
-        held = [gib(int(value or 0)) for value in (change.planned, change.run)]
-        return f"{held[0]} GiB of others on the card (was {held[1]})"
+        now, was = (int(value or 0) for value in (change.planned, change.run))
+        if not now:
+            return f"other processes off the cards (they held {gib(was)} GiB)"
+        return f"other processes with {gib(now)} GiB of a card ({f'had {gib(was)}' if was else 'there were none'})"
     if change.planned in {"on", "off"}:
         return f"{change.flag}{' not' if change.planned == 'on' else ''} given"
     return f"{change.flag} {_value(change.planned)} (was {_value(change.run)})"
@@ -129,7 +113,7 @@ def _table(numbers: Sequence[Number], width: int) -> Iterator[Text]:
     yield Text(head, style="bold")
     for one in numbers:
         figures = "".join(f"{_figure(one.unit, value):>{FIGURE}}" for value in (one.run, one.planned))
-        basis = f"{one.basis}: {one.rule}" if one.rule is not None else one.basis
+        basis = f"{one.basis}: {_title(one.rule)}" if one.rule is not None else one.basis
         yield Text(f"{_name(one.name):<{NAME}}{figures}  {basis}")
     reasons: dict[str, list[str]] = {}
     for one in numbers:
@@ -139,8 +123,12 @@ def _table(numbers: Sequence[Number], width: int) -> Iterator[Text]:
         yield from paragraph(f'"{UNKNOWN}" in {", ".join(names)}: {reason}', width, INDENT, INDENT * 2)
 
 
+def _title(rule: str) -> str:
+    return RULES[rule].title if rule in RULES else printable(rule)
+
+
 def _name(name: str) -> str:
-    return printable(NAMES.get(name) or name.replace("deductions.", "deducted: "))
+    return printable(name_of(name))
 
 
 def _figure(unit: Unit, value: float | None) -> str:

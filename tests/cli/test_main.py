@@ -35,7 +35,25 @@ def test_help_of_a_command_is_its_docstring(probe: Probe, name: str) -> None:
 
     assert shown.returncode == 0, shown.stderr
     assert docstring
-    assert docstring.strip() in shown.stdout
+    assert " ".join(docstring.split()) in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize("name", COMMAND_NAMES)
+def test_help_is_as_wide_as_the_page_and_keeps_the_examples_on_lines_of_their_own(probe: Probe, name: str) -> None:
+    shown = probe(name, "--help", env={"COLUMNS": "80"}).stdout.splitlines()
+    docstring = importlib.import_module(f"sglang_probe.cli.{name}").__doc__ or ""
+    examples = [line for line in docstring.splitlines() if line.startswith("    ") and "  " not in line.strip()]
+
+    assert [line for line in shown if len(line) > 80 and not line.startswith("usage:")] == []
+    assert [line for line in examples if line not in shown] == []
+
+
+@pytest.mark.parametrize("words", [("plan", "--nope"), ("plan", "--tp", "0"), ("timeline", "--nope", "x")])
+def test_what_is_wrong_with_a_command_names_that_commands_help(probe: Probe, words: Sequence[str]) -> None:
+    refused = probe(*words).stderr
+
+    assert refused.startswith(f"sglang-probe {words[0]}: ")
+    assert refused.endswith(f"; see sglang-probe {words[0]} --help\n")
 
 
 def test_version_is_the_packages(probe: Probe) -> None:

@@ -95,3 +95,17 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
 
 def test_standard_input_that_is_not_there_is_said() -> None:
     assert "standard input was asked for" in _refusal("-")
+
+
+def test_a_directory_whose_runs_lie_deeper_names_where_to_look(tmp_path: Path) -> None:
+    run = tmp_path / "kept" / "runs" / "20261129T184500Z-3fa9c1"
+    run.mkdir(parents=True)
+    (tmp_path / "kept" / "gpus").mkdir()
+    (tmp_path / "kept" / "server.log").write_text("[2026-11-29 18:45:01 TP0] Load weight begin. avail mem=94.04 GB\n")
+    (run / "a.jsonl").write_bytes(b"".join(launch([Shape()])[1].lines()))
+
+    text = _refusal(tmp_path / "kept")
+
+    assert "server.log is a plain SGLang log" in text
+    assert text.endswith(f"; look in {tmp_path / 'kept' / 'runs'}")
+    assert read([tmp_path / "kept" / "runs"])

@@ -12,7 +12,8 @@ import pytest
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import Plan
-from sglang_probe.report.plan import NAMES, plan_text
+from sglang_probe.explain.plan.names import NAMES
+from sglang_probe.report.plan import plan_text
 from tests.explain.plan.making import CAR, GIB, made_run, recorded
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from sglang_probe.explain.scaling import SLOT_BYTES, blocks, list_bytes
+from sglang_probe.explain.scaling import SLOT_BYTES, blocks, capture_sizes, graph_bytes, list_bytes
 from sglang_probe.explain.set_aside import end_of_start
 from sglang_probe.explain.told import sizes_of
 from sglang_probe.timeline.model import Kv, Pool, Process, Step, Worker
@@ -31,6 +31,15 @@ class Graphs(NamedTuple):
     cost: int
     sizes: tuple[int, ...]
     draft: bool = False
+
+    def up_to(self, most: int, *, draft: bool, sizes: tuple[int, ...] = ()) -> Graphs:
+        """Return the graphs of batch sizes up to `most`, or of `sizes`; `draft`: with SGLang's sizes for a draft."""
+        if not self.sizes or max(self.sizes) == most:
+            return self
+        replays = capture_sizes(max(self.sizes), draft=draft) == tuple(sorted(self.sizes))
+        count = max(1, len(self.sizes) * most // max(self.sizes))
+        planned = sizes or (capture_sizes(most, draft=draft) if replays else (*range(1, count), most))
+        return self._replace(cost=graph_bytes(self.cost, len(self.sizes), len(planned)), sizes=planned)
 
 
 class Requests(NamedTuple):
@@ -83,7 +92,11 @@ class After(NamedTuple):
 
 
 def after_of(process: Process, kv: Kv | None, draft: Worker | None) -> After:
-    """Return what a rank says."""
+    """Return what a rank says.
+
+    With a draft a start that did not come to its end may have measured the target's part alone, so only the pools of
+    the target, which SGLang builds first, are taken of it.
+    """
     tokens = None if kv is None or not kv.tokens or kv.tokens < 0 else kv.tokens
     pools = () if kv is None else kv.pools
     main = next((pool for pool in pools if pool.kind not in {"request", "mamba"}), None)
@@ -92,6 +105,7 @@ def after_of(process: Process, kv: Kv | None, draft: Worker | None) -> After:
     request_cost = _sum(_tops(process, "kv.pool", request=True))
     kv_cost = _sum(_tops(process, "kv.pool", request=False))
     free = end_of_start(process)
+    whole = free is not None or draft is None
     return After(
         tokens=tokens,
         page=page,
@@ -101,8 +115,8 @@ def after_of(process: Process, kv: Kv | None, draft: Worker | None) -> After:
         requests=request_cost,
         slots=None if request is None else request.tokens,
         shape=None if request_cost is None else _shape(request, request_cost),
-        attention=_sum(_tops(process, "attention.init")),
-        graphs=_graphs(process),
+        attention=_sum(_tops(process, "attention.init")) if whole else None,
+        graphs=_graphs(process) if whole else None,
         free=free,
         reason=None if free is not None else f"{_stopped(process)}, so what comes after was not measured",
     )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any, Final, NamedTuple
 
+from sglang_probe.explain.feasible import Bound, highest_of
 from sglang_probe.explain.formula import Terms, deducted, terms_of
 from sglang_probe.explain.plan.after import After, after_of
-from sglang_probe.explain.plan.model import CannotPlan, Source
+from sglang_probe.explain.plan.model import CannotPlan, NoBudget, Source
+from sglang_probe.explain.plan.server import Server, is_latent, server_of
+from sglang_probe.explain.plan.tenants import Own, locals_of, tenants_of
 from sglang_probe.explain.reserve import Knobs, Variant, variant_of
-from sglang_probe.explain.scaling import EXTRA_WIDTH, MOST_SIZES
+from sglang_probe.explain.scaling import EXTRA_WIDTH, MOST_SIZES, request_slots
+from sglang_probe.explain.set_aside import RuleOfThumb, rule_of_thumb
 from sglang_probe.explain.subject import Seat, Subject
-from sglang_probe.explain.told import MOST_RANKS, Told, knobs_of, largest_of, positive, text
+from sglang_probe.explain.told import MOST_RANKS, Told, decode_sizes, knobs_of, largest_of, positive, text
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Process, Run, Worker
 
@@ -23,6 +27,7 @@ class Facts(NamedTuple):
     """One run, as plans look at it. All bytes are of the tightest rank, but the terms, which are SGLang's minima."""
 
     source: Source
+    server: Server
     world: int
     """How many ranks the run has, seen or not."""
     formula: str | None
@@ -40,10 +45,18 @@ class Facts(NamedTuple):
     tp: int
     dp: int
     speculative: bool
-    locals: dict[str, tuple[int, int]]
-    """Pre-load and available memory of each rank itself."""
+    aside: Bound | None
+    """The highest fraction that leaves room for what comes after the pools, as `explain` has it."""
+    thumb: RuleOfThumb | None
+    """SGLang's own reserve for a server of these settings."""
+    locals: dict[str, Own]
+    """What was free on each rank itself."""
     tenants: dict[str, int]
-    """What others held on its device."""
+    """What others hold on the device of each rank of its available memory."""
+    tenants_pre_load: dict[str, int]
+    """The same, of its pre-load memory."""
+    tenants_later: int
+    """By how much what they hold on the tightest rank's device has grown since; negative: it shrank."""
     tenants_gone: bool
     custom_all_reduce: bool
     custom_all_reduce_bytes: int | None
@@ -63,14 +76,21 @@ class Facts(NamedTuple):
     tokens: int | None
     cap: int | None
     page: int
+    page_known: bool
+    """Whether the run says it, not only SGLang's default."""
     kv_dtype: str | None
     model_dtype: str | None
     quantization: str | None
-    latent: bool
-    """MLA: every rank has the whole of it."""
+    latent: bool | None
+    """MLA: every rank has the whole of it; None: not known."""
     plain_pool: bool
     """Whether bytes of a token follow the element size alone."""
     max_bs: int | None
+    sizes: tuple[int, ...]
+    """Batch sizes of the decode graphs that SGLang resolved."""
+    graphs_off: bool
+    slots_replay: bool
+    """Whether SGLang's rule gives the run's own number of requests, or there is none to compare it with."""
     chunk: int | None
     requests_given: int | None
     context: int | None
@@ -80,9 +100,11 @@ class Facts(NamedTuple):
     verified: bool | None
     """Whether the terms give SGLang's own result, by the probe."""
     after: After
+    own: After
+    """What this run measured itself: `after` may have parts of another run's."""
     like: Source | None = None
-    borrowed: frozenset[str] = frozenset()
-    """Which of token, context and after are that run's."""
+    borrowed: dict[str, str] = {}  # noqa: RUF012 - never changed
+    """Which numbers are that run's, and the rule by which each was moved to this run's settings."""
 
     @property
     def fraction(self) -> float:
@@ -99,11 +121,17 @@ class Facts(NamedTuple):
         """Whether the number of requests is at most half the tokens."""
         return self.terms.formula.startswith("bytes")
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether some rank's own memory is not known, so that what comes back is known only at the least."""
+        return any(not own.is_known for own in self.locals.values())
+
 
 def facts_of(run: Run) -> Facts:
     """Return what a run says.
 
     Raises:
+        NoBudget: it never came to a budget.
         CannotPlan: it has no budget whose terms are known.
     """
     subject = Subject(run)
@@ -114,13 +142,19 @@ def facts_of(run: Run) -> Facts:
     pool = _main_pool(target)
     after = after_of(process, target.kv, draft)
     stays, mamba = _deductions(seat, told)
+    graphs_off = _graphs_off(told)
+    if graphs_off and after.graphs is None:
+        after = after._replace(graphs=())
     context = told.count("context_length")
     knobs = knobs_of(subject, told, after.sizes)
     token = positive(token_bytes(target))
     tokens = None if target.kv is None else positive(target.kv.tokens)
     mean = _mean_token(terms_of(seat.budget), tokens) if token is None else None
+    server = server_of(run, pool and pool.dtype)
+    tenants = tenants_of(subject)
     facts = Facts(
         source=_source(subject, seat),
+        server=server,
         world=len(subject.ranks) + len(run.missing),
         formula=seat.budget.formula,
         terms=terms._replace(deductions=tuple(deducted(stays))),
@@ -132,8 +166,12 @@ def facts_of(run: Run) -> Facts:
         tp=told.count("tp_size", most=MOST_RANKS) or _tp(process),
         dp=(told.count("dp_size", most=MOST_RANKS) or 1) if told.effective.get("enable_dp_attention") is True else 1,
         speculative=text(told.effective.get("speculative_algorithm")) is not None,
-        locals={one.label: _local(one) for one in subject.seats},
-        tenants={one.label: _held(one.process) for one in subject.seats if _held(one.process)},
+        aside=highest_of(subject, seat),
+        thumb=rule_of_thumb(subject),
+        locals=locals_of(subject, terms),
+        tenants={rank: held.available for rank, held in tenants.items() if held.available or held.pre_load},
+        tenants_pre_load={rank: held.pre_load for rank, held in tenants.items()},
+        tenants_later=tenants[seat.label].now - tenants[seat.label].available if seat.label in tenants else 0,
         tenants_gone=any(near.gone and near.kind == "foreign" for one in subject.ranks for near in one.neighbours),
         custom_all_reduce=told.effective.get("disable_custom_all_reduce") is not True,
         custom_all_reduce_bytes=None if process.pre_load is None else process.pre_load.custom_allreduce_bytes,
@@ -149,12 +187,16 @@ def facts_of(run: Run) -> Facts:
         tokens=tokens,
         cap=told.count("max_total_tokens") or (None if target.kv is None else target.kv.max_total_tokens_given),
         page=after.page or told.count("page_size", most=MOST_SIZES) or 1,
+        page_known=bool(after.page or told.count("page_size", most=MOST_SIZES)),
         kv_dtype=(pool and pool.dtype) or _kv_dtype(told, process),
         model_dtype=_model_dtype(process),
         quantization=text(told.effective.get("quantization")),
-        latent=pool is not None and any(name in (pool.kind or "") for name in LATENT),
+        latent=is_latent(server.model_class) if pool is None else any(name in (pool.kind or "") for name in LATENT),
         plain_pool=pool is None or pool.pool_class in {None, "MHATokenToKVPool", "MLATokenToKVPool"},
         max_bs=largest_of(told, after.sizes),
+        sizes=decode_sizes(told),
+        graphs_off=graphs_off,
+        slots_replay=True,
         chunk=told.count("chunked_prefill_size"),
         requests_given=told.count("max_running_requests"),
         context=context or _context(after, told),
@@ -163,8 +205,23 @@ def facts_of(run: Run) -> Facts:
         model=text(told.effective.get("model_path")),
         verified=seat.budget.verified,
         after=after,
+        own=after,
     )
-    return facts._replace(after=after._replace(beside=_beside(facts)))
+    whole = after._replace(beside=_beside(facts))
+    return facts._replace(after=whole, own=whole, slots_replay=_slots_replay(facts))
+
+
+def _graphs_off(told: Told) -> bool:
+    return told.effective.get("disable_cuda_graph") is True or "decode=PhaseConfig(backend='disabled'" in told.graphs
+
+
+def _slots_replay(facts: Facts) -> bool:
+    after, given = facts.after, facts.requests_given
+    if after.slots is None or after.tokens is None:
+        return True
+    if facts.context is None and given is None:
+        return False
+    return after.slots == request_slots(after.tokens, facts.context or 1, given, facts.dp, halved=facts.halved)
 
 
 def with_mamba(terms: Terms, mamba: int) -> Terms:
@@ -185,15 +242,9 @@ def _beside(facts: Facts) -> int | None:
 
 
 def _seat(subject: Subject) -> Seat:
-    seat = subject.tightest
-    if seat is None:
-        run = subject.run
-        where = f" (it {run.outcome} in {run.failed_phase})" if run.failed_phase else f" ({run.outcome})"
-        raise CannotPlan(
-            f"run {run.run_id} never came to its KV budget{where}, so there is no formula to replay;"
-            " plan from a run that came to kv.profile"
-        )
-    return seat
+    if subject.tightest is None:
+        raise NoBudget("it never came to a budget")
+    return subject.tightest
 
 
 def _terms(seat: Seat) -> Terms:
@@ -222,21 +273,6 @@ def _source(subject: Subject, seat: Seat) -> Source:
 def _tp(process: Process) -> int:
     part = None if process.rank is None else process.rank.tp
     return part.size if part is not None and part.size > 0 else 1
-
-
-def _local(seat: Seat) -> tuple[int, int]:
-    budget = seat.budget
-    own = (budget.pre_load_local_bytes, budget.available_local_bytes)
-    pre, available = (
-        known if known is not None else (least or 0)
-        for known, least in zip(own, (budget.pre_load_bytes, budget.available_bytes), strict=True)
-    )
-    return pre, available
-
-
-def _held(process: Process) -> int:
-    """What others hold on a rank's device and still held at the last look."""
-    return sum(max(one.bytes or 0, 0) for one in process.neighbours if one.kind == "foreign" and not one.gone)
 
 
 def _before_budget(process: Process, phase: str, worker: str) -> bool:

@@ -40,10 +40,13 @@ class Outlook(NamedTuple):
     minimum: float | None
     """The fraction at which rest is 0."""
     token: int | None
+    token_least: int | None
     page: int
     profiled: int | None
     """What memory alone would allow."""
     tokens: int | None
+    tokens_most: int | None
+    """More than `tokens` where it is not known whether tp makes a token smaller."""
     context: int | None
     concurrency: int | None
     kv: int | None
@@ -55,6 +58,8 @@ class Outlook(NamedTuple):
     """Whatever else came after the budget."""
     free: int | None
     activations: int | None
+    unbalanced: tuple[int, int] | None
+    """Least and most pre-load memory of ranks that SGLang would find too unequal."""
 
 
 def outlook(frame: Frame, fraction: float) -> Outlook:
@@ -65,11 +70,11 @@ def outlook(frame: Frame, fraction: float) -> Outlook:
     deductions = dict(facts.deductions)
     if facts.mamba is not None and terms is not None:
         deductions["mamba"] = terms.deductions[-1]
-    profiled = _profiled(frame, terms)
+    profiled, most = (_profiled(terms, token) for token in (frame.token, frame.token_least))
     tokens = None if profiled is None else _capped(frame, profiled)
     slots = _slots(frame, tokens) if tokens else None
     kv, requests = _pools(frame, tokens, deductions), _requests(frame, slots)
-    beside = facts.after.beside
+    beside = _beside(frame)
     taken = [kv, requests, facts.after.attention, beside]
     taken += [] if facts.graphs_first else [frame.graphs]
     taken += [frame.draft_weights] if facts.has_draft and not facts.draft_first else []
@@ -90,11 +95,13 @@ def outlook(frame: Frame, fraction: float) -> Outlook:
         rest=rest,
         minimum=None if terms is None or terms.floor is not None else _minimum(frame, terms),
         token=frame.token,
+        token_least=frame.token_least,
         page=frame.page,
         profiled=profiled,
         tokens=tokens,
+        tokens_most=_capped(frame, most) if most and frame.token_least else None,
         context=frame.context,
-        concurrency=_at_once(tokens, frame.context, slots),
+        concurrency=at_once(tokens, frame.context, slots),
         kv=kv,
         slots=slots,
         requests=requests,
@@ -103,7 +110,16 @@ def outlook(frame: Frame, fraction: float) -> Outlook:
         beside=beside,
         free=frame.available - sum(known) if whole and frame.available is not None else None,
         activations=_activations(facts, frame.inputs),
+        unbalanced=frame.unbalanced,
     )
+
+
+def _beside(frame: Frame) -> int | None:
+    """What else came after the budget: without what others took since, where the plan has others than the run."""
+    facts = frame.facts
+    beside = facts.after.beside
+    theirs = frame.inputs.tenants is not None and "beside" not in facts.borrowed
+    return beside - facts.tenants_later if theirs and beside is not None else beside
 
 
 def _terms(frame: Frame, fraction: float) -> Terms | None:
@@ -118,15 +134,16 @@ def _terms(frame: Frame, fraction: float) -> Terms | None:
     return with_mamba(terms, share)
 
 
-def _profiled(frame: Frame, terms: Terms | None) -> int | None:
+def _profiled(terms: Terms | None, token: int | None) -> int | None:
     if terms is None:
         return None
     if terms.rest_bytes <= 0:
         return 0
-    return max(terms.tokens(frame.token), 0) if frame.token else None
+    return max(terms.tokens(token), 0) if token else None
 
 
-def _at_once(tokens: int | None, context: int | None, slots: int | None) -> int | None:
+def at_once(tokens: int | None, context: int | None, slots: int | None) -> int | None:
+    """Return how many requests of the context length fit."""
     if tokens is None or context is None:
         return None
     return tokens // context if slots is None else min(tokens // context, slots)
@@ -169,18 +186,7 @@ def _slots(frame: Frame, tokens: int) -> int | None:
     if frame.context is None and given is None:
         return after.slots
     rule = request_slots(tokens, frame.context or 1, given, facts.dp, halved=facts.halved)
-    return rule if slots_replay(facts) else after.slots
-
-
-def slots_replay(facts: Facts) -> bool:
-    """Say whether SGLang's rule gives the run's own number of requests, or there is none to compare it with."""
-    after = facts.after
-    if after.slots is None or after.tokens is None or facts.like is not None:
-        return True
-    if facts.context is None and facts.requests_given is None:
-        return False
-    own = request_slots(after.tokens, facts.context or 1, facts.requests_given, facts.dp, halved=facts.halved)
-    return own == after.slots
+    return rule if facts.slots_replay else after.slots
 
 
 def _requests(frame: Frame, slots: int | None) -> int | None:

@@ -5,18 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from sglang_probe.explain.plan.after import Graphs
 from sglang_probe.explain.plan.facts import Facts
 from sglang_probe.explain.plan.inputs import Inputs
-from sglang_probe.explain.reserve import default_fraction
-from sglang_probe.explain.scaling import (
-    capture_sizes,
-    element_bytes,
-    graph_bytes,
-    parameter_bytes,
-    scaled,
-    split,
-)
+from sglang_probe.explain.plan.tenants import unbalanced
+from sglang_probe.explain.reserve import Knobs, default_fraction
+from sglang_probe.explain.scaling import element_bytes, parameter_bytes, scaled, split
 
 
 class Frame(NamedTuple):
@@ -30,17 +23,21 @@ class Frame(NamedTuple):
     draft_weights: int | None
     available: int | None
     token: int | None
+    token_least: int | None
+    """Less than `token` where it is not known whether tp makes a token smaller: then `token` is the most it can be."""
     token_ratio: Fraction | None
     """Of the pools' bytes to those measured, for the same tokens."""
     graphs: int | None
     page: int
     cap: int | None
+    unbalanced: tuple[int, int] | None
+    """Least and most pre-load memory of ranks that SGLang would find too unequal."""
     context: int | None
 
 
 def frame_of(facts: Facts, inputs: Inputs) -> Frame:
     """Return everything that the fraction does not move."""
-    pre, available, tenants = _given_back(facts, inputs)
+    pre, available = _given_back(facts, inputs)
     weights = _weights(facts, facts.weights, inputs)
     draft = 0 if inputs.draft is False else _weights(facts, facts.draft_weights, inputs)
     graphs = graphs_planned(facts, inputs)
@@ -51,20 +48,22 @@ def frame_of(facts: Facts, inputs: Inputs) -> Frame:
         changed = inputs.cuda_graph_max_bs is not None or inputs.draft is False
         moved.append(_moved(facts.after.graphs_bytes, graphs, changed=changed))
     known = [one for one in moved if one is not None]
-    ratio, token = _token(facts, inputs)
+    ratio, token, least = _token(facts, inputs)
     return Frame(
         facts=facts,
         inputs=inputs,
         pre_load=facts.terms.pre_load + pre,
-        tenants=tenants,
+        tenants=max((facts.tenants if inputs.tenants is None else inputs.tenants).values(), default=0),
         weights=weights,
         draft_weights=draft if facts.has_draft else None,
         available=facts.terms.available + available - sum(known) if len(known) == len(moved) else None,
         token=token,
+        token_least=least,
         token_ratio=ratio,
         graphs=graphs,
         page=inputs.page_size or facts.page,
         cap=or_default(inputs.max_total_tokens, facts.cap),
+        unbalanced=_unbalanced(facts, inputs),
         context=or_default(inputs.context_length, facts.context),
     )
 
@@ -84,21 +83,32 @@ def _moved(run: int | None, planned: int | None, *, changed: bool) -> int | None
     return None if run is None or planned is None else planned - run
 
 
-def _given_back(facts: Facts, inputs: Inputs) -> tuple[int, int, int]:
-    """Return what pre-load and available memory gain, as minima over the ranks, and what others then hold."""
+def _given_back(facts: Facts, inputs: Inputs) -> tuple[int, int]:
+    """Return what pre-load and available memory gain, as minima over the ranks."""
     same = 0
     if turned_off(facts, inputs):
         same += facts.custom_all_reduce_bytes or 0
     if inputs.tp == 1:
         same += facts.communicators_bytes or 0
-    theirs = facts.tenants if inputs.tenants is None else inputs.tenants
-    back = {label: facts.tenants.get(label, 0) - theirs.get(label, 0) for label in facts.locals}
-    pre, available = (
-        min(own[index] + back[label] for label, own in facts.locals.items())
-        - min(own[index] for own in facts.locals.values())
-        for index in (0, 1)
-    )
-    return same + pre, same + available, max(theirs.values(), default=0)
+    gains = []
+    for index, held in enumerate((facts.tenants_pre_load, facts.tenants)):
+        back = _back(facts, inputs, held)
+        was = min((own[index] for own in facts.locals.values()), default=0)
+        gains.append(min((own[index] + back.get(rank, 0) for rank, own in facts.locals.items()), default=0) - was)
+    return same + gains[0], same + gains[1]
+
+
+def _back(facts: Facts, inputs: Inputs, held: dict[str, int]) -> dict[str, int]:
+    """Return what each rank gets back of what others held: negative where the plan has more on its card."""
+    theirs = held if inputs.tenants is None else inputs.tenants
+    return {rank: held.get(rank, 0) - theirs.get(rank, 0) for rank in facts.locals}
+
+
+def _unbalanced(facts: Facts, inputs: Inputs) -> tuple[int, int] | None:
+    """Return the ranks' least and most memory where SGLang would refuse them; not where the run itself passed so."""
+    if (inputs.tp or facts.tp) < 2 or inputs.tenants is None or unbalanced(facts.locals, {}) is not None:
+        return None
+    return unbalanced(facts.locals, _back(facts, inputs, facts.tenants_pre_load))
 
 
 def turned_off(facts: Facts, inputs: Inputs) -> bool:
@@ -117,39 +127,39 @@ def _weights(facts: Facts, run: int | None, inputs: Inputs) -> int | None:
     return None if old is None or new is None else scaled(planned, new / old)
 
 
-def _token(facts: Facts, inputs: Inputs) -> tuple[Fraction | None, int | None]:
-    """Return the ratio of the bytes of a token to the run's, and the bytes."""
-    ratio = Fraction(1)
+def _token(facts: Facts, inputs: Inputs) -> tuple[Fraction | None, int | None, int | None]:
+    """Return the bytes of a token as a ratio to the run's, as they are, and the least that they may be."""
     own = facts.own_token if inputs.draft is False and facts.own_token is not None else facts.token
-    if inputs.tp is not None and not facts.latent:
-        ratio *= split(facts.tp, inputs.tp, inputs.kv_heads)
+    if inputs.token_bytes is not None:
+        return Fraction(inputs.token_bytes, own) if own else Fraction(1), inputs.token_bytes, None
+    ratio = Fraction(1)
     if inputs.kv_cache_dtype is not None:
         asked = facts.model_dtype if inputs.kv_cache_dtype == "auto" else inputs.kv_cache_dtype
         old, new = element_bytes(facts.kv_dtype), element_bytes(asked)
         if old is None or new is None or not facts.plain_pool:
-            return None, inputs.token_bytes
-        ratio *= new / old
-    if inputs.token_bytes is not None:
-        return ratio, inputs.token_bytes
-    return ratio, None if own is None else max(scaled(own, ratio), 1)
+            return None, None, None
+        ratio = new / old
+    by = [Fraction(1)] if inputs.tp is None or facts.latent else [split(facts.tp, inputs.tp, inputs.kv_heads)]
+    if splits_unknown(facts, inputs):
+        by.append(Fraction(1))
+    if own is None:
+        return ratio * max(by), None, None
+    most, least = (max(scaled(own, ratio * end), 1) for end in (max(by), min(by)))
+    return ratio * max(by), most, least if least < most else None
+
+
+def splits_unknown(facts: Facts, inputs: Inputs) -> bool:
+    """Say whether it is not known if another tp moves the bytes of a token."""
+    return inputs.tp is not None and facts.latent is None and inputs.kv_heads is None and inputs.token_bytes is None
 
 
 def graphs_planned(facts: Facts, inputs: Inputs) -> int | None:
     """Return what all graphs take with another largest batch size, or without a draft."""
-    if facts.after.graphs is None or (inputs.cuda_graph_max_bs is not None and not facts.after.sizes):
+    most = inputs.cuda_graph_max_bs
+    if facts.after.graphs is None or (most is not None and not facts.after.sizes):
         return None  # not measured, or no decode graph from which others could be scaled
     kept = [one for one in facts.after.graphs if not (one.draft and inputs.draft is False)]
-    return sum(_graph(facts, one, inputs.cuda_graph_max_bs) for one in kept)
-
-
-def _graph(facts: Facts, graph: Graphs, most: int | None) -> int:
-    if most is None or not graph.sizes:
-        return graph.cost
-    draft = facts.speculative
-    replays = capture_sizes(max(graph.sizes), draft=draft) == tuple(sorted(graph.sizes))
-    count = max(1, len(graph.sizes) * most // max(graph.sizes))
-    sizes = capture_sizes(most, draft=draft) if replays else (*range(1, count), most)
-    return graph_bytes(graph.cost, len(graph.sizes), len(sizes))
+    return sum((one if most is None else one.up_to(most, draft=facts.speculative)).cost for one in kept)
 
 
 def fraction_of(facts: Facts, inputs: Inputs) -> tuple[float, str | None]:
@@ -158,15 +168,18 @@ def fraction_of(facts: Facts, inputs: Inputs) -> tuple[float, str | None]:
         return inputs.mem_fraction_static, None
     if facts.fraction_given or facts.variant is None or facts.knobs is None:
         return facts.fraction, None
+    fraction = default_fraction(moved_knobs(facts.knobs, inputs), facts.variant)
+    if fraction == facts.fraction or not 0 < fraction < 1:
+        return facts.fraction, None
+    return fraction, "default"
+
+
+def moved_knobs(knobs: Knobs, inputs: Inputs) -> Knobs:
+    """Return what SGLang's reserve hangs on, with what is planned."""
     changed: dict[str, Any] = {
         "max_bs": inputs.cuda_graph_max_bs,
         "tp": inputs.tp,
         "prefill_tokens": inputs.chunked_prefill_size,
     }
-    knobs = facts.knobs._replace(**{name: value for name, value in changed.items() if value is not None})
-    if inputs.draft is False:
-        knobs = knobs._replace(speculative=None)
-    fraction = default_fraction(knobs, facts.variant)
-    if fraction == facts.fraction or not 0 < fraction < 1:
-        return facts.fraction, None
-    return fraction, "default"
+    moved = knobs._replace(**{name: value for name, value in changed.items() if value is not None})
+    return moved._replace(speculative=None) if inputs.draft is False else moved

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from sglang_probe.explain.plan.early import failed_early, settings_in
 from sglang_probe.explain.plan.facts import Facts, facts_of
+from sglang_probe.explain.plan.forward import outlook
+from sglang_probe.explain.plan.frame import Frame
 from sglang_probe.explain.plan.inputs import Inputs, Wishes, changes, inputs_of, without_repeats
-from sglang_probe.explain.plan.like import with_like
-from sglang_probe.explain.plan.model import Against, Number, Plan
+from sglang_probe.explain.plan.leaning import assumptions, repeated
+from sglang_probe.explain.plan.like import nothing_borrowed, with_like
+from sglang_probe.explain.plan.model import Against, CannotPlan, End, NoBudget, Number, Plan
 from sglang_probe.explain.plan.numbers import numbers_of, own_outlook
 from sglang_probe.explain.plan.room import levers_of
 from sglang_probe.explain.plan.wishes import resolve
-from sglang_probe.explain.plan.words import assumptions, repeated, says
+from sglang_probe.explain.plan.words import says, stands_in
 from sglang_probe.timeline.model import Run
 
 NOTHING: Final = Wishes()
@@ -42,25 +46,31 @@ def plan(
     Raises:
         CannotPlan: the runs do not say enough; the text says what is missing.
     """
-    facts = facts_of(run)
-    if like is not None:
-        facts = with_like(facts, facts_of(like))
     asked = inputs or Inputs()
-    other = None if against is None else facts_of(against)
-    if other is not None:
-        theirs = inputs_of(facts, other)
+    _refuse_both(wishes, against)
+    facts, told = _planned_from(run, like)
+    other = None if against is None else facts_of_or_refuse(against)
+    theirs = inputs_of(facts, other) if other is not None else told
+    if theirs is not None:
         asked = theirs._replace(**{name: value for name, value in asked._asdict().items() if value is not None})
     kept = without_repeats(facts, asked)
     resolved = resolve(facts, kept, wishes)
     numbers = tuple(numbers_of(facts, resolved))
-    notes = () if other is not None else repeated(asked, kept)
+    notes = () if theirs is not None else tuple(repeated(facts, asked, kept))
+    lent = None if like is None or told is not None else nothing_borrowed(facts, facts_of_or_refuse(like))
+    stands = None if told is None else stands_in(run, facts)
+    answer = [*([stands] if stands else []), *says(resolved, wishes), *([lent] if lent else [])]
+    low, high = (_end(resolved.frame, one) for one in (resolved.ends or (None, None)))
     return Plan(
         run=facts.source,
         like=facts.like,
+        stands_for=None if told is None else run.run_id,
         changes=changes(facts, kept),
         wishes=resolved.wishes,
+        lowest=low,
+        highest=high,
         starts=resolved.starts,
-        says=tuple(says(resolved, wishes)),
+        says=tuple(answer),
         formula=facts.formula,
         replays=replays(facts),
         numbers=numbers,
@@ -69,6 +79,48 @@ def plan(
         against=() if other is None else tuple(_against(numbers, other)),
         other=None if other is None else other.source,
     )
+
+
+def _refuse_both(wishes: Wishes, against: Run | None) -> None:
+    if against is not None and wishes.any:
+        raise CannotPlan(
+            "--against predicts a run as it was started, and --tokens, --concurrency or --free ask for another"
+            " fraction; ask for one of the two"
+        )
+
+
+def _planned_from(run: Run, like: Run | None) -> tuple[Facts, Inputs | None]:
+    """Return the facts to plan from; of a run that failed early those of `like`, and its own settings and tenants."""
+    try:
+        facts = facts_of(run)
+    except NoBudget:
+        if like is None:
+            raise CannotPlan(
+                f"{failed_early(run)}; plan from a run of the same server that got further, or name it with --like"
+                " PATH: its memory is then taken, with this run's settings and what others hold on its cards"
+            ) from None
+        stand_in = facts_of_or_refuse(like)
+        return stand_in, settings_in(run, stand_in)
+    return (facts if like is None else with_like(facts, facts_of_or_refuse(like))), None
+
+
+def facts_of_or_refuse(run: Run) -> Facts:
+    """Return the facts of a run that another is compared with.
+
+    Raises:
+        CannotPlan: it has no budget.
+    """
+    try:
+        return facts_of(run)
+    except NoBudget:
+        raise CannotPlan(f"{failed_early(run)}; name a run of the same server that got further") from None
+
+
+def _end(frame: Frame, at: float | None) -> End | None:
+    if at is None:
+        return None
+    planned = outlook(frame, at)
+    return End(mem_fraction_static=at, tokens=planned.tokens, free_bytes=planned.free)
 
 
 def replays(facts: Facts) -> bool | None:

@@ -18,6 +18,10 @@ class CannotPlan(Exception):
     """The run does not say enough to plan from; the text says what is missing, and what to do."""
 
 
+class NoBudget(CannotPlan):
+    """The run failed before it had a budget."""
+
+
 class Number(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One number of the plan, beside the same of the run."""
 
@@ -26,6 +30,9 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unit: Unit
     run: int | float | None = None
     planned: int | float | None = None
+    lowest: int | float | None = None
+    """With `highest`, where the planned number is known only as a range: it is one end of it."""
+    highest: int | float | None = None
     basis: Basis
     """Of the planned one."""
     rule: str | None = None
@@ -54,6 +61,14 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """planned - wanted; negative: so much short."""
     holds: bool | None = None
     """None: unknown."""
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One end of the fractions that do what is wished."""
+
+    mem_fraction_static: float
+    tokens: int | None = None
+    free_bytes: int | None = None
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -87,8 +102,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     schema: str = SCHEMA
     run: Source
     like: Source | None = None
+    stands_for: str | None = None
+    """The run that was asked for, where it failed too early and `run`, given as --like, stands in for it."""
     changes: tuple[Change, ...] = ()
     wishes: tuple[Wish, ...] = ()
+    lowest: End | None = None
+    """The least fraction that does all that is wished, where there is one."""
+    highest: End | None = None
+    """The largest; None also where what stays free is unknown."""
     starts: bool | None = None
     """Whether it would start, by the arithmetic; None: not known."""
     says: tuple[str, ...] = ()

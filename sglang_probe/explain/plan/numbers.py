@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from sglang_probe.explain.plan.facts import Facts
-from sglang_probe.explain.plan.forward import Outlook, outlook, share_of, slots_replay
-from sglang_probe.explain.plan.frame import frame_of, turned_off
+from sglang_probe.explain.plan.forward import Outlook, at_once, outlook, share_of
+from sglang_probe.explain.plan.frame import frame_of, splits_unknown, turned_off
 from sglang_probe.explain.plan.inputs import Inputs
 from sglang_probe.explain.plan.model import Number, Unit
 from sglang_probe.explain.plan.wishes import Resolved, unknown_free, unknown_tokens
@@ -75,16 +75,28 @@ def numbers_of(facts: Facts, resolved: Resolved) -> Iterator[Number]:
         yield _number(facts, resolved, row, run, then)
         if row.field == "slack":
             yield from _deductions(facts, now, planned)
-    yield _spare(now, planned)
+    yield _spare(facts, now, planned)
 
 
 def _measured(facts: Facts, now: Outlook, field: str) -> int | float | None:
-    """Return what the run itself had."""
-    if field == "tokens":
-        return facts.tokens if facts.tokens is not None else 0 if now.tokens == 0 else None
-    if field in facts.borrowed or (field in AFTER and "after" in facts.borrowed):
-        return None
-    value: int | float | None = getattr(now, field)
+    """Return what the run itself had: never what was taken from another run, or what only the plan estimates."""
+    own = facts.own
+    context = None if "context" in facts.borrowed else facts.context
+    tokens = facts.tokens if facts.tokens is not None else 0 if now.tokens == 0 else None
+    itself: dict[str, int | float | None] = {
+        "tokens": tokens,
+        "token": None if "token" in facts.borrowed else facts.token,
+        "context": context,
+        "concurrency": at_once(tokens, context, own.slots),
+        "kv": own.kv,
+        "slots": own.slots,
+        "requests": own.requests,
+        "attention": own.attention,
+        "graphs": own.graphs_bytes,
+        "beside": own.beside,
+        "free": own.free,
+    }
+    value: int | float | None = itself[field] if field in itself else getattr(now, field)
     return value
 
 
@@ -96,7 +108,19 @@ def _number(facts: Facts, resolved: Resolved, row: Row, run: int | float | None,
         basis, rule, says = "given", None, None
     if then is None:
         basis, rule, says = "unknown", None, _reason(facts, resolved, row.field)
-    return Number(name=row.name, unit=row.unit, run=run, planned=then, basis=basis, rule=rule, says=says)
+    low, high = _range(resolved.outlook, row.field)
+    return Number(
+        name=row.name, unit=row.unit, run=run, planned=then, lowest=low, highest=high, basis=basis, rule=rule, says=says
+    )
+
+
+def _range(planned: Outlook, field: str) -> tuple[int | None, int | None]:
+    """Return both ends of a number that is known only as a range."""
+    if field == "tokens" and planned.tokens_most is not None:
+        return planned.tokens, planned.tokens_most
+    if field == "token" and planned.token_least is not None:
+        return planned.token_least, planned.token
+    return None, None
 
 
 def _is_given(resolved: Resolved, field: str) -> bool:
@@ -120,9 +144,10 @@ def _rule(facts: Facts, resolved: Resolved, row: Row, *, same: bool) -> str | No
         return by_inputs
     if row.field == "activations":
         return row.rule
-    as_there = {"attention", "beside"} if inputs.cuda_graph_max_bs is not None else {"attention", "beside", "graphs"}
-    if row.field in facts.borrowed or ("after" in facts.borrowed and row.field in as_there):
-        return "like"
+    lent = facts.borrowed.get(row.field)
+    if lent is not None:
+        moved = row.field == "graphs" and (inputs.cuda_graph_max_bs is not None or inputs.draft is False)
+        return row.rule if moved else lent
     return None if same else row.rule
 
 
@@ -142,13 +167,15 @@ def _by_inputs(facts: Facts, resolved: Resolved, inputs: Inputs) -> dict[str, st
         "token": _token_rule(facts, inputs),
         "tokens": "share" if share_of(facts) != 1 else None,
         "kv": None if facts.after.pools else "pool_plain",
-        "slots": None if slots_replay(facts) else "as_measured",
+        "slots": None if facts.slots_replay else "as_measured",
         "attention": "as_measured" if moved else None,
         "beside": "as_measured" if moved else None,
     }
 
 
 def _token_rule(facts: Facts, inputs: Inputs) -> str | None:
+    if splits_unknown(facts, inputs):
+        return "token_unknown"
     if inputs.kv_cache_dtype is not None:
         return "token_dtype"
     if inputs.tp is None:
@@ -171,10 +198,9 @@ def _deductions(facts: Facts, now: Outlook, planned: Outlook) -> Iterator[Number
         )
 
 
-def _spare(now: Outlook, planned: Outlook) -> Number:
-    run, then = (
-        None if one.free is None or one.activations is None else one.free - one.activations for one in (now, planned)
-    )
+def _spare(facts: Facts, now: Outlook, planned: Outlook) -> Number:
+    kept = ((facts.own.free, now.activations), (planned.free, planned.activations))
+    run, then = (None if free is None or reserve is None else free - reserve for free, reserve in kept)
     return Number(
         name="spare_bytes",
         unit="bytes",

@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from sglang_probe.explain.model import Basis, Lever
+from sglang_probe.explain.plan.advice import advised, bound_in_words, interval_for
 from sglang_probe.explain.plan.facts import Facts
 from sglang_probe.explain.plan.forward import Outlook, outlook
 from sglang_probe.explain.plan.frame import frame_of
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
-from sglang_probe.explain.plan.wishes import Resolved, fraction_for, starts
+from sglang_probe.explain.plan.wishes import Resolved, ends_of, fraction_for, starts
 from sglang_probe.explain.scaling import element_bytes
 from sglang_probe.figures import fraction, gib, number
 
@@ -41,7 +42,7 @@ def levers_of(facts: Facts, resolved: Resolved, wishes: Wishes) -> tuple[Lever, 
 
 
 def _tries(facts: Facts, inputs: Inputs) -> Iterator[Try]:
-    if facts.tenants and inputs.tenants is None:
+    if facts.tenants if inputs.tenants is None else inputs.tenants:
         yield Try(None, None, "the other processes gone from the cards", inputs._replace(tenants={}), "measured")
     if (element_bytes(inputs.kv_cache_dtype or facts.kv_dtype) or Fraction(0)) > 1:
         yield Try("--kv-cache-dtype", HALF, f"--kv-cache-dtype {HALF}", inputs._replace(kv_cache_dtype=HALF))
@@ -59,19 +60,26 @@ def _tries(facts: Facts, inputs: Inputs) -> Iterator[Try]:
 
 
 def _fraction(resolved: Resolved, wishes: Wishes) -> Lever | None:
-    """Another fraction, with all else as planned."""
-    found = fraction_for(resolved.frame, wishes, resolved.outlook.fraction)
-    if found is None:
+    """Another fraction, with all else as planned: the one that `explain` would say, and the least beside it."""
+    frame, tried = resolved.frame, resolved.outlook
+    ends = resolved.ends or ends_of(frame, wishes)
+    if ends is None or tried.unbalanced is not None:
         return None
-    planned = outlook(resolved.frame, found)
+    to_try = advised(frame, tried, wishes)
+    found = ends.nearest(tried.fraction) if to_try is None else to_try
+    planned = outlook(frame, found)
+    said = f"{FRACTION} {fraction(found)}: {_result(planned)}"
+    if found != ends.low:
+        said += f"; the least is {fraction(ends.low)} ({_result(outlook(frame, ends.low))})"
+    interval = interval_for(frame, tried, wishes)
     return Lever(
         flag=FRACTION,
         value=found,
-        gain_bytes=_less(planned.rest, resolved.outlook.rest),
-        gain_tokens=_less(planned.tokens, resolved.outlook.tokens),
+        gain_bytes=_less(planned.rest, tried.rest),
+        gain_tokens=_less(planned.tokens, tried.tokens),
         enough=True,
         basis="scaled",
-        says=f"{FRACTION} {fraction(found)}: {_result(planned)}",
+        says=said if interval is None else f"{said}; {bound_in_words(interval)}",
     )
 
 
@@ -124,4 +132,6 @@ def _result(planned: Outlook) -> str:
     if planned.tokens == 0:
         return "still no token" if planned.rest is None or planned.rest > 0 else f"still empty by {gib(-planned.rest)}"
     cache = f"{gib(planned.rest)} GiB of KV cache" if planned.tokens is None else f"{number(planned.tokens)} tokens"
+    if planned.tokens_most is not None:
+        cache += f" (up to {number(planned.tokens_most)}: whether a token shrinks with tp is not known)"
     return cache if planned.free is None else f"{cache}, {gib(planned.free)} GiB free"

@@ -18,7 +18,19 @@ from sglang_probe.explain.plan.model import CannotPlan, Wish
 
 GRID: Final = 10_000
 """A fraction has four decimals: on 140 GiB a step of the last one is 14 MiB."""
-HOW: Final = "give --token-bytes N, or --like PATH with a run of the same model that started"
+HOW: Final = "give --token-bytes N, or --like PATH with a run of the same server that started"
+
+
+class Ends(NamedTuple):
+    """The least and the largest fraction at which something holds."""
+
+    low: float
+    high: float | None
+    """None: what stays free is not known."""
+
+    def nearest(self, tried: float) -> float:
+        """Return the fraction among them that is nearest to one."""
+        return max(tried, self.low) if self.high is None else min(max(tried, self.low), self.high)
 
 
 class Resolved(NamedTuple):
@@ -30,6 +42,8 @@ class Resolved(NamedTuple):
     """Where the fraction comes from, if it is not the run's own or given."""
     wishes: tuple[Wish, ...]
     starts: bool | None
+    ends: Ends | None = None
+    """Between which fractions all that is wished holds; None: at none, or nothing was wished."""
 
     @property
     def holds(self) -> bool | None:
@@ -49,12 +63,13 @@ def resolve(facts: Facts, inputs: Inputs, wishes: Wishes) -> Resolved:
     if wishes.any and inputs.mem_fraction_static is None:
         fraction, rule = _solved(frame, wishes), "solved"
     planned = outlook(frame, fraction)
-    return Resolved(frame, planned, rule, tuple(_wishes(planned, wishes)), starts(planned))
+    ends = ends_of(frame, wishes) if wishes.any else None
+    return Resolved(frame, planned, rule, tuple(_wishes(planned, wishes)), starts(planned), ends)
 
 
 def starts(planned: Outlook) -> bool | None:
     """Say whether a start has room for a token, and for what comes after its pools."""
-    if planned.tokens == 0 or (planned.free is not None and planned.free < 0):
+    if planned.unbalanced is not None or planned.tokens == 0 or (planned.free is not None and planned.free < 0):
         return False
     return True if planned.tokens and planned.free is not None else None
 
@@ -75,13 +90,23 @@ def most(frame: Frame, free: int) -> float | None:
     return steps[found - 1] / GRID if found else None
 
 
+def ends_of(frame: Frame, wishes: Wishes) -> Ends | None:
+    """Return between which fractions a start has a token and all that is wished; None: at none."""
+    low = least(frame, lambda planned: has_tokens(planned) and _does(planned, wishes))
+    if low is None:
+        return None
+    if outlook(frame, low).free is None:
+        return Ends(low, None)
+    high = most(frame, max(wishes.free_bytes or 0, 0))
+    return None if high is None or high < low else Ends(low, high)
+
+
 def fraction_for(frame: Frame, wishes: Wishes, tried: float) -> float | None:
     """Return a fraction at which all of it holds, the nearest to the one that was tried; None: none does."""
-    low = least(frame, lambda planned: has_tokens(planned) and _does(planned, wishes))
-    if low is None or outlook(frame, low).free is None:
-        return low
-    high = most(frame, max(wishes.free_bytes or 0, 0))
-    return None if high is None or high < low else min(max(tried, low), high)
+    ends = ends_of(frame, wishes)
+    if ends is None:
+        return None
+    return ends.low if ends.high is None else ends.nearest(tried)
 
 
 def has_tokens(planned: Outlook) -> bool:
@@ -119,7 +144,7 @@ def unknown_tokens(frame: Frame) -> str:
         return "what is available cannot be said: the weights, or the graphs, were not measured or have no rule"
     if frame.token_ratio is None:
         return f"the bytes of a token as {frame.inputs.kv_cache_dtype} have no rule for this model's pool"
-    return "the run never came to the bytes of a token"
+    return "the run ended before it said how many bytes a token takes"
 
 
 def unknown_free(frame: Frame) -> str:

@@ -1,24 +1,36 @@
-"""A plan in sentences: the answer first, then what it leans on."""
+"""A plan's answer in sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
 
+from sglang_probe.explain.feasible import Interval, at_most
+from sglang_probe.explain.plan.advice import advised, interval_for
+from sglang_probe.explain.plan.early import failed_early
 from sglang_probe.explain.plan.facts import Facts
-from sglang_probe.explain.plan.forward import Outlook
-from sglang_probe.explain.plan.inputs import FLAGS, Inputs, Wishes
-from sglang_probe.explain.plan.model import Number, Wish
-from sglang_probe.explain.plan.wishes import HOW, Resolved, fraction_for, unknown_free, unknown_tokens
-from sglang_probe.explain.scaling import RULES
-from sglang_probe.figures import counted, fraction, gib, number
-
-NOT_SAID: Final = frozenset({"formula", "sum", "solved", "at_once"})
-"""Rules that the formula and the table show by themselves."""
-SERVING: Final = (
-    "serving's activations were not measured at start-up: what is free at the end has to hold them. Beside it stands"
-    " SGLang's own reserve for them, a rule of thumb (assumed)"
+from sglang_probe.explain.plan.forward import Outlook, outlook
+from sglang_probe.explain.plan.frame import Frame
+from sglang_probe.explain.plan.inputs import Wishes
+from sglang_probe.explain.plan.model import Wish
+from sglang_probe.explain.plan.wishes import (
+    HOW,
+    Resolved,
+    ends_of,
+    has_tokens,
+    most,
+    unknown_free,
+    unknown_tokens,
 )
+from sglang_probe.figures import counted, fraction, gib, number
+from sglang_probe.timeline.model import Run
+
+
+def stands_in(run: Run, facts: Facts) -> str:
+    """Say that another run stands in for one that failed too early."""
+    return (
+        f"{failed_early(run).removeprefix('run ')}. So this is a start of {facts.source.run_id} with the settings of"
+        f" {run.run_id} and what others held on its cards."
+    )
 
 
 def says(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
@@ -26,7 +38,13 @@ def says(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
     planned = resolved.outlook
     impossible = resolved.rule == "solved" and resolved.holds is False
     yield from ("No fraction below 1 does what is wished; nearest to it:",) if impossible else ()
-    if planned.tokens == 0:
+    yield from _unbalanced(planned)
+    if planned.available is not None and planned.available < 0:
+        yield (
+            f"What is loaded before the KV cache needs {gib(-planned.available)} GiB more than there is: out of memory"
+            " while the weights are loaded."
+        )
+    elif planned.tokens == 0:
         yield from _empty(resolved, wishes)
     elif planned.tokens is None:
         yield _without_tokens(resolved)
@@ -34,9 +52,20 @@ def says(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
         yield from _tokens(resolved)
     for wish in resolved.wishes:
         yield _wish(wish, planned)
-    if not impossible and any(wish.holds is False for wish in resolved.wishes):
-        found = fraction_for(resolved.frame, wishes, planned.fraction)
-        yield "No fraction below 1 does it." if found is None else f"It takes {fraction(found)}."
+    above = list(_above_reserve(resolved))
+    if wishes.any and not impossible:
+        yield from _between(resolved)
+    yield from above or _short_of_reserve(resolved)
+    yield from _may_not_divide(resolved.frame)
+
+
+def _unbalanced(planned: Outlook) -> Iterator[str]:
+    if planned.unbalanced is not None:
+        least, largest = map(gib, planned.unbalanced)
+        yield (
+            f"SGLang refuses to start on ranks so unlike: {least} to {largest} GiB would be free before the weights,"
+            " and the least must be at least 0.9 of the most. Apart from that:"
+        )
 
 
 def _empty(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
@@ -47,11 +76,40 @@ def _empty(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
     else:
         short = None if planned.rest is None else -planned.rest
         yield f"{at} the KV cache is empty by {gib(short)} GiB: SGLang refuses to start."
-    if wishes.any:
-        return
-    found = fraction_for(resolved.frame, wishes, planned.fraction)
+    if not wishes.any:
+        yield from _room(resolved.frame, planned)
+
+
+def _room(frame: Frame, planned: Outlook) -> Iterator[str]:
+    """From which fraction on there is room, and which one to try."""
+    ends = ends_of(frame, Wishes())
     exact = "" if planned.minimum is None else f" (just empty at {planned.minimum:.6f})"
-    yield f"It has room from {fraction(found)} on{exact}." if found else f"No fraction below 1 gives it room{exact}."
+    if ends is None:
+        yield f"No fraction below 1 gives it room{exact}."
+        return
+    yield f"It has room from {fraction(ends.low)} on{exact}."
+    interval = interval_for(frame, planned, Wishes())
+    value = advised(frame, planned, Wishes())
+    if interval is not None and interval.empty_by_bytes is not None and interval.highest is not None:
+        starts = "" if value is None else f"{fraction(value)} would start, but serving may run out of memory: "
+        yield (
+            f"{starts}{interval.highest.whose} rule of thumb would set {gib(interval.highest.needs_bytes)} GiB aside"
+            f" for graphs and activations, {gib(interval.empty_by_bytes)} more than any fraction leaves."
+        )
+    elif value is not None:
+        yield f"Try {fraction(value)}{_why(interval)}."
+
+
+def _why(interval: Interval | None) -> str:
+    if interval is None or interval.highest is None:
+        return ", a little more than the least"
+    top, needs = at_most(interval.highest.fraction), gib(interval.highest.needs_bytes)
+    if interval.highest.basis == "assumed":
+        return (
+            f": above {top} less is left than the {needs} GiB that {interval.highest.whose} rule of thumb sets aside"
+            " for graphs and activations"
+        )
+    return f": above {top} less is left than the {needs} GiB that the start itself took after the KV pools"
 
 
 def _without_tokens(resolved: Resolved) -> str:
@@ -64,22 +122,33 @@ def _without_tokens(resolved: Resolved) -> str:
 
 
 def _tokens(resolved: Resolved) -> Iterator[str]:
-    planned = resolved.outlook
+    planned, frame = resolved.outlook, resolved.frame
     at_once = ""
-    if planned.concurrency is not None and planned.context is not None:
+    if planned.concurrency and planned.context is not None:
         requests = counted(planned.concurrency, "request")
         at_once = f", {requests} of {number(planned.context)} tokens at once"
-    capped = planned.profiled is not None and planned.tokens is not None and planned.profiled - planned.tokens
-    more = f" Memory alone would allow {number(planned.profiled)}." if capped and capped >= planned.page else ""
+    capped = (planned.profiled or 0) - (planned.tokens or 0) >= max(planned.page, 1)
+    allowed = f" Memory alone would allow {number(planned.profiled)}." if capped else ""
+    cache = f"{gib(planned.rest)} GiB of KV cache"
+    if capped and planned.token and planned.tokens:
+        cache = f"{gib(planned.tokens * planned.token)} of the {gib(planned.rest)} GiB that the KV cache could have"
     where = f"at mem_fraction_static {fraction(planned.fraction)}"
-    yield f"{number(planned.tokens)} tokens {where}: {gib(planned.rest)} GiB of KV cache{at_once}.{more}"
+    least = "At least " if frame.inputs.tenants is not None and frame.facts.is_bound else ""
+    yield f"{least}{counted(planned.tokens or 0, 'token')} {where}: {cache}{at_once}.{allowed}"
+    if planned.tokens_most is not None:
+        yield (
+            f"Or up to {number(planned.tokens_most)} tokens: whether a token shrinks with --tp is not recorded (MLA"
+            " keeps it whole on every rank); --kv-heads N, or --like with a run that started, tells."
+        )
+    if planned.context is not None and planned.tokens is not None and planned.tokens < planned.context:
+        yield f"Not one request of the full context length fits: it may have {number(planned.context)} tokens."
     if planned.free is None:
-        yield f"What stays free after the start is unknown: {unknown_free(resolved.frame)}."
+        yield f"What stays free after the start is unknown: {unknown_free(frame)}."
     elif planned.free >= 0:
-        yield f"{gib(planned.free)} GiB stay free after the start."
+        yield f"{least}{gib(planned.free)} GiB stay free after the start."
     else:
         yield (
-            f"But it would run out of memory before it is ready: attention, graphs and what else comes after the pools"
+            "But it would run out of memory before it is ready: attention, graphs and what else comes after the pools"
             f" need {gib(-planned.free)} GiB more than is left."
         )
 
@@ -104,65 +173,69 @@ def _in_gib(wish: Wish, planned: Outlook) -> str:
     return f", so the cache is short by {gib(short)} GiB" if short > 0 else ""
 
 
-def assumptions(facts: Facts, resolved: Resolved, numbers: Sequence[Number]) -> Iterator[str]:
-    """Return what the plan leans on: what is not measured, then each rule that was used."""
-    inputs = resolved.frame.inputs
-    yield SERVING
-    yield from _of_run(facts)
-    yield from _of_inputs(facts, resolved)
-    used = dict.fromkeys(one.rule for one in numbers if one.rule is not None and one.rule not in NOT_SAID)
-    if inputs.tp is not None and inputs.quantization is not None:
-        used["weights_tp"] = None
-    for rule in used:
-        if rule is not None and rule != "activations":
-            whose = [one.name for one in numbers if one.rule == rule]
-            which = f" ({', '.join(whose)})" if rule in {"as_measured", "like"} else ""
-            yield f"{rule}: {RULES[rule].says}{which}"
+def _between(resolved: Resolved) -> Iterator[str]:
+    """Between which fractions the wishes hold, and which of them is planned."""
+    ends, planned = resolved.ends, resolved.outlook
+    if ends is None:
+        yield "No fraction below 1 does it."
+        return
+    solved = resolved.rule == "solved"
+    what = "Any fraction" if resolved.holds is not False else "It takes a fraction"
+    low = f"{fraction(ends.low)} ({_end(outlook(resolved.frame, ends.low))})"
+    if ends.high is None:
+        yield f"{what} from {low} on{' does it' if resolved.holds is not False else ''}."
+        return
+    high = f"{fraction(ends.high)} ({_end(outlook(resolved.frame, ends.high))})"
+    which = f"; planned here is the {'lowest' if planned.fraction == ends.low else 'highest'}" if solved else ""
+    does = " does it" if resolved.holds is not False else ""
+    if ends.low == ends.high:
+        yield f"Only {low} does it."
+    else:
+        yield f"{what} from {low} to {high}{does}{which}."
 
 
-def _of_run(facts: Facts) -> Iterator[str]:
-    if facts.on_cpu:
-        yield "the device is a CPU: its memory is the host's, and what its phases cost is noise of the host's"
-    if facts.tenants_gone:
-        yield "another process that was on a card is gone since: what it held while the budget was made is in it still"
-    if facts.source.ranks < facts.world:
-        seen = f"{facts.source.ranks} of {counted(facts.world, 'rank')}"
-        yield f"the budget of {seen} was seen; SGLang's minimum counts them all"
-    if facts.verified is False:
-        yield "the probe could not reproduce SGLang's own result from this run's terms: the plan may be off as much"
-    if facts.like is not None:
-        yield f"what this run never came to is taken from {facts.like.run_id} (--like)"
-    if facts.terms.floor is not None:
-        yield "SGLang's floor on the slack is taken as in this run"
+def _end(planned: Outlook) -> str:
+    tokens = "tokens unknown" if planned.tokens is None else f"{number(planned.tokens)} tokens"
+    return tokens if planned.free is None else f"{tokens}, {gib(planned.free)} GiB free"
 
 
-def _of_inputs(facts: Facts, resolved: Resolved) -> Iterator[str]:
-    inputs = resolved.frame.inputs
-    if inputs.tenants is not None:
-        yield "others' memory is NVML's figure for them, which is some MiB a process less than what the device lost"
-    if inputs.custom_all_reduce is True and facts.custom_all_reduce_bytes is None:
-        yield "the custom all-reduce's cost was not measured in this run: the plan is without it, so a little high"
-    if facts.tp == 1 and inputs.tp is not None:
-        yield "one rank has no communicator and no custom all-reduce to measure: the plan is without them, so high"
-    if inputs.draft is True:
-        yield "a draft model was not measured in this run: the plan is without it, so high"
-    if _fraction_kept(facts, resolved, inputs):
+def _above_reserve(resolved: Resolved) -> Iterator[str]:
+    """From which of the fractions that do it on less stays free than SGLang's reserve for activations."""
+    frame, ends = resolved.frame, resolved.ends
+    if ends is None or ends.high is None:
+        return
+    low, high = outlook(frame, ends.low), outlook(frame, ends.high)
+    reserve = low.activations
+    if reserve is None or low.free is None or high.free is None or not high.free < reserve <= low.free:
+        return
+    last = most(frame, reserve)
+    if last is not None:
         yield (
-            "no fraction was given, and SGLang's default hangs on what was changed; no form of its rule that is known"
-            " gives this run's own fraction, so the run's is kept"
+            f"Above {fraction(last)} less stays free than the {gib(reserve)} GiB that SGLang's own rule of thumb"
+            " reserves for the activations of serving."
         )
-    if inputs.context_length is not None and facts.context is None:
-        yield "the run's own context length was not recorded: the request pool is taken as it was"
 
 
-def _fraction_kept(facts: Facts, resolved: Resolved, inputs: Inputs) -> bool:
-    moves = (inputs.tp, inputs.cuda_graph_max_bs, inputs.chunked_prefill_size)
-    unknown = not facts.fraction_given and facts.variant is None
-    return unknown and resolved.rule is None and inputs.mem_fraction_static is None and any(moves)
+def _short_of_reserve(resolved: Resolved) -> Iterator[str]:
+    """Whether the plan itself keeps less free than that."""
+    planned = resolved.outlook
+    free, reserve = planned.free, planned.activations
+    if has_tokens(planned) and free is not None and reserve is not None and 0 <= free < reserve:
+        yield (
+            f"What stays free is {gib(reserve - free)} GiB less than the {gib(reserve)} that SGLang's own rule of thumb"
+            " reserves for the activations of serving: a large prefill may run out of memory."
+        )
 
 
-def repeated(asked: Inputs, kept: Inputs) -> Iterator[str]:
-    """Name the flags that change nothing."""
-    for name, flag in FLAGS.items():
-        if getattr(asked, name) is not None and getattr(kept, name) is None:
-            yield f"{flag} changes nothing: the run has it so"
+def _may_not_divide(frame: Frame) -> Iterator[str]:
+    """A tp that splits nothing evenly: SGLang refuses heads and sizes that it does not divide."""
+    tp, own, heads = frame.inputs.tp, frame.facts.tp, frame.inputs.kv_heads
+    if tp is None:
+        return
+    if tp % own and own % tp:
+        yield (
+            f"--tp {tp} may not start: attention heads and weights have to divide by it, which this run, of tp {own},"
+            " does not tell."
+        )
+    elif heads is not None and heads % tp and tp % heads:
+        yield f"--tp {tp} may not start: {counted(heads, 'KV head')} neither divide by it nor it by them."

@@ -104,6 +104,7 @@ def made_run(
         deductions=taken,
         rest_bytes=rest,
         bytes_per_token=token,
+        minimum_viable_fraction=None if "mamba" in taken else 1 - (available - sum(taken.values())) / pre_load,
         result=rest,
         result_unit="bytes",
         state="ok",

@@ -14,8 +14,9 @@ from sglang_probe.explain.plan.frame import frame_of
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import CannotPlan, Plan
+from sglang_probe.explain.plan.names import NAMES
 from sglang_probe.explain.plan.wishes import GRID
-from sglang_probe.report.plan import NAMES, plan_text
+from sglang_probe.report.plan import plan_text
 from sglang_probe.timeline.model import Run
 from tests.explain.plan.making import GIB, inputs, known, made_run, recorded, recordings, runs, value
 
@@ -138,7 +139,7 @@ def test_a_recorded_run_without_changes_is_itself(name: str) -> None:
 def test_a_wish_that_hangs_on_an_unknown_number_says_what_to_give() -> None:
     lowfrac = recorded("h200-x2-sglang-0.5.14/lowfrac")
 
-    with pytest.raises(CannotPlan, match=r"never came to the bytes of a token; give --token-bytes N, or --like PATH"):
+    with pytest.raises(CannotPlan, match=r"how many bytes a token takes; give --token-bytes N, or --like PATH"):
         plan(lowfrac, None, Wishes(tokens=1000))
 
     given_ = plan(lowfrac, Inputs(token_bytes=1 << 15), Wishes(tokens=300_000))

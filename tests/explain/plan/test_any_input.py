@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sglang_probe.collect import InputError, read
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
-from sglang_probe.explain.plan.make import plan
+from sglang_probe.explain.plan.make import NOTHING, plan
 from sglang_probe.explain.plan.model import CannotPlan
 from sglang_probe.report.plan import plan_text
 from sglang_probe.timeline import build
@@ -55,12 +55,14 @@ def _survives(content: bytes, asked: Inputs, wished: Wishes) -> None:
     with contextlib.suppress(InputError):
         for run in build(read(["-"], io.BytesIO(content)), alive=unknowable).runs:
             for other in (None, run):
+                for against in (None, other):
+                    with contextlib.suppress(CannotPlan):
+                        made = plan(run, asked, NOTHING if against else wished, like=other, against=against)
+                        json.dumps(msgspec.to_builtins(made))
+                        assert "\x1b" not in plan_text(made)
+            for one, like, against in ((recorded(CAR), run, run), (run, recorded(CAR), None)):
                 with contextlib.suppress(CannotPlan):
-                    made = plan(run, asked, wished, like=other, against=other)
-                    json.dumps(msgspec.to_builtins(made))
-                    assert "\x1b" not in plan_text(made)
-            with contextlib.suppress(CannotPlan):
-                plan(recorded(CAR), asked, wished, like=run, against=run)
+                    plan_text(plan(one, asked, NOTHING if against else wished, like=like, against=against))
 
 
 def _places(value: Any, path: tuple[str | int, ...] = ()) -> Sequence[tuple[str | int, ...]]:

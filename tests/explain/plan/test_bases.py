@@ -55,7 +55,7 @@ def test_each_rule_that_is_used_is_said_in_words() -> None:
     made = plan(recorded(CAR), Inputs(tp=4, quantization="fp8", cuda_graph_max_bs=64, chunked_prefill_size=4096))
 
     for rule in ("weights_tp", "quantization", "token_tp", "graphs", "default", "as_measured"):
-        assert any(said.startswith(f"{rule}: {RULES[rule].says}") for said in made.assumptions), rule
+        assert any(said.startswith(f"{RULES[rule].title}: {RULES[rule].says}") for said in made.assumptions), rule
 
 
 def test_serving_is_said_not_to_have_been_measured() -> None:

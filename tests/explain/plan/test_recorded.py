@@ -75,7 +75,7 @@ def test_a_run_that_failed_early_is_planned_with_what_another_measured() -> None
     car = facts_of(recorded(CAR))
 
     assert value(alone, "tokens") is None
-    assert "never came to the bytes of a token" in alone.says[0]
+    assert "ended before it said how many bytes a token takes" in alone.says[0]
     assert car.tokens == value(made, "tokens")
     assert car.after.free == value(made, "free_bytes")
     token = made.number("bytes_per_token")
