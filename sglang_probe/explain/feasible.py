@@ -61,6 +61,15 @@ class Interval(NamedTuple):
                 return tried
         return None
 
+    @property
+    def despite(self) -> float | None:
+        """Return the fraction that starts where it is only SGLang's own reserve that leaves no room for one: the least,
+        and a little more. None: there is room, or no fraction starts."""
+        assumed = self.highest is not None and self.highest.basis == "assumed"
+        if self.empty_by_bytes is None or not assumed or self.lowest >= 1:
+            return None
+        return round(min(float(at_least(self.lowest)) + 0.001, 0.9999), 4)
+
 
 def interval_of(subject: Subject, seat: Seat, wanted_tokens: int = 0) -> Interval | None:
     """Return the fractions between which this server can live; None where a term is unknown or a floor decides."""

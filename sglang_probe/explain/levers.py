@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from sglang_probe.explain.counterfactual import compared
-from sglang_probe.explain.feasible import Bound, Interval, at_least
+from sglang_probe.explain.feasible import Bound, Interval
 from sglang_probe.explain.formula import Terms, terms_of
 from sglang_probe.explain.model import Basis, Lever
 from sglang_probe.explain.reserve import LEAST_TOKENS
@@ -100,18 +100,19 @@ def _fraction(seat: Seat, terms: Terms, interval: Interval | None) -> Lever | No
 
 def _despite(now: Now, interval: Interval | None) -> Iterator[Lever]:
     """A fraction that starts, where it is only SGLang's own reserve that leaves no room for one."""
-    if interval is None or interval.highest is None or interval.highest.basis != "assumed" or interval.lowest >= 1:
+    value = None if interval is None else interval.despite
+    if interval is None or interval.highest is None or value is None:
         return
-    value = min(float(at_least(interval.lowest)) + 0.001, 0.9999)
+    if value <= max(interval.lowest, now.terms.fraction):
+        return
     left = round((1 - value) * now.terms.pre_load)
-    if value > max(interval.lowest, now.terms.fraction):
-        yield Lever(
-            flag="--mem-fraction-static",
-            value=round(value, 4),
-            basis="assumed",
-            says=f"it would start, with {gib(left)} GiB for graphs and activations where SGLang would set"
-            f" {gib(interval.highest.needs_bytes)} aside: serving may run out of memory",
-        )
+    yield Lever(
+        flag="--mem-fraction-static",
+        value=value,
+        basis="assumed",
+        says=f"it would start, with {gib(left)} GiB for graphs and activations where SGLang would set"
+        f" {gib(interval.highest.needs_bytes)} aside: serving may run out of memory",
+    )
 
 
 def _lever(now: Now, change: Change, top: Bound | None) -> Lever:

@@ -6,7 +6,7 @@ SGLang's own rule of thumb sets aside for graphs and activations and of what thi
 
 from __future__ import annotations
 
-from sglang_probe.explain.feasible import Bound, Interval, at_least, at_most
+from sglang_probe.explain.feasible import Bound, Interval, at_most
 from sglang_probe.explain.plan.forward import Outlook, outlook
 from sglang_probe.explain.plan.frame import Frame, moved_knobs
 from sglang_probe.explain.plan.inputs import Wishes
@@ -29,7 +29,7 @@ def interval_for(frame: Frame, planned: Outlook, wishes: Wishes) -> Interval | N
 def advised(frame: Frame, planned: Outlook, wishes: Wishes) -> float | None:
     """Return the fraction that `explain` would say to try, where with it all that is wished holds."""
     interval = interval_for(frame, planned, wishes)
-    value = None if interval is None else interval.advice or despite(interval)
+    value = None if interval is None else interval.advice or interval.despite
     if value is None or not 0 < value < 1:
         return None
     then = outlook(frame, value)
@@ -40,14 +40,6 @@ def advised(frame: Frame, planned: Outlook, wishes: Wishes) -> float | None:
     )
     held = all(given is not None and given >= wanted for wanted, given in asked if wanted is not None)
     return value if held and has_tokens(then) else None
-
-
-def despite(interval: Interval) -> float | None:
-    """Return the fraction that starts where it is only SGLang's own reserve that leaves no room for one; None: there is
-    room for it, or no fraction starts. As `explain` has it: the least, and a little more."""
-    if interval.empty_by_bytes is None or interval.highest is None or interval.highest.basis != "assumed":
-        return None
-    return round(min(float(at_least(interval.lowest)) + 0.001, 0.9999), 4) if interval.lowest < 1 else None
 
 
 def bound_in_words(interval: Interval) -> str:
