@@ -67,14 +67,14 @@ def _on_budget(subject: Subject, burden: Burden) -> Effect:
         says = "Whether that is the cause cannot be told: the budget's terms do not give its result, or one is unknown"
         return Effect("warning", says, "possible")
     rest, gain = seat.budget.rest_bytes, outcome.gain_bytes
-    after = added(rest, gain)
+    after = gib(rest + gain)
     effect = Effect(
         "warning",
         f"It is not the cause: without it the budget would still be {after} GiB",
         gain_bytes=gain,
         gain_tokens=outcome.gain_tokens,
         enough=outcome.starts,
-        formula=f"rest without it = {gib(rest)} + {gib(gain)} = {after} GiB",
+        formula=f"rest without it = {gib(rest)} + {added(rest + gain, -rest)} = {after} GiB",
     )
     if not outcome.starts:
         return effect

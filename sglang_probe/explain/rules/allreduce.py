@@ -93,8 +93,8 @@ def _effect(subject: Subject, costs: dict[str, int]) -> _Effect:
     if not subject.budget_failed or outcome.proves_nothing:
         return _Effect(says, formula, numbers=numbers)
     before = seat.budget.rest_bytes or 0
-    rest = added(before, outcome.gain_bytes)
-    formula += f"; rest without it = {gib(before)} + {gain} = {rest} GiB"
+    rest = gib(outcome.rest_bytes)
+    formula += f"; rest without it = {gib(before)} + {added(outcome.rest_bytes, -before)} = {rest} GiB"
     if not outcome.starts:
         says += f" It cannot be the cause: without it the budget would still be {rest} GiB."
         return _Effect(says, formula, numbers=numbers)

@@ -41,6 +41,8 @@ def not_memory(subject: Subject) -> Iterator[Finding]:
         yield _died(subject, process, step, free, host)
     elif is_host_memory(f"{run.failure.type if run.failure else ''}: {said}"):
         yield _host(process, said)
+    elif run.lost_peer and run.failure is not None:
+        yield _lost(subject, process)
     elif run.failure is not None:
         yield _raised(subject, process, step, free)
 
@@ -64,7 +66,7 @@ def unfinished(subject: Subject) -> Iterator[Finding]:
             rule="unfinished",
             severity="warning" if alone else "info",
             ranks=labels(processes),
-            says=f"The last phase begun is {phase}, {on_ranks(subject, processes)}{room}{least}; whether it ended"
+            says=f"The record ends in {phase}, {on_ranks(subject, processes)}{room}{least}; whether it ended"
             " is not in"
             f" the record.{' The other ranks are elsewhere: look at these first.' if alone else ''}",
             numbers={"phase": phase, "free_bytes": min(free, default=None)},
@@ -78,9 +80,11 @@ def _deepest(process: Process) -> Step:
 
 def unexplained(subject: Subject) -> Iterator[Finding]:
     """Nothing known fits: what would have to be recorded to know. Asked only where no rule names a cause."""
-    if not subject.failed and subject.run.outcome != "unknown":
-        return
     run = subject.run
+    if run.outcome == "unknown" and run.unread_files:
+        return  # then how it ended lies in them
+    if not subject.failed and run.outcome != "unknown":
+        return
     reason = f" ({run.outcome_reason})" if run.outcome_reason else ""
     yield Finding(
         rule="unexplained",
@@ -136,9 +140,14 @@ def _free(process: Process, step: Step) -> int | None:
         return step.free_bytes
     if step.free_before_bytes is not None:
         return step.free_before_bytes
-    known = [size for one in process.steps for size in (one.free_before_bytes, one.free_bytes) if size is not None]
-    ledgers = [one.ledger.free for one in process.steps if one.ledger is not None and one.ledger.free is not None]
-    return next(reversed(ledgers or known), None)
+    known = [
+        (one.mono_ns + round((one.duration_s or 0) * 1e9), one.free_bytes)
+        for one in process.steps
+        if one.free_bytes is not None and one.mono_ns is not None
+    ]
+    if known:
+        return max(known)[1]
+    return next((one.free_bytes for one in reversed(process.steps) if one.free_bytes is not None), None)
 
 
 def _host_available(process: Process) -> int | None:
@@ -205,6 +214,20 @@ def _whether(free: int | None) -> str:
     return "its words are not about memory, and so little was free that a library may have run out of it silently"
 
 
+def _lost(subject: Subject, process: Process) -> Finding:
+    said = "" if subject.run.failure is None else next(iter((subject.run.failure.message or "").splitlines()), "")
+    return Finding(
+        rule="not_memory",
+        severity="error",
+        ranks=(label(process),),
+        says=f"The first error, on {label(process)}, only reports a lost peer: {said[:300]} What ended that one is"
+        " not in this"
+        " record.",
+        lever=Lever(says="give the other ranks' files too, and look at their last lines in the server's log"),
+        confidence="likely",
+    )
+
+
 def _host(process: Process, said: str) -> Finding:
     return Finding(
         rule="not_memory",
@@ -233,7 +256,8 @@ def _missing(subject: Subject) -> Iterator[str]:
     if run.health.absent_roles:
         yield f"no hook saw {listed(run.health.absent_roles, 6)}: `sglang-probe targets` says why"
     if run.missing:
-        yield f"ranks {listed([one.world_rank for one in run.missing], 8)} wrote nothing: give their files too"
+        noun = "rank" if len(run.missing) == 1 else "ranks"
+        yield f"{noun} {listed([one.world_rank for one in run.missing], 8)} wrote nothing: give their files too"
     if run.unread_files:
         yield f"{number(run.unread_files)} files of this run lie beside those that were given"
     if not any(process.steps for process in run.processes):

@@ -187,9 +187,8 @@ def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
             flag="--cuda-graph-max-bs",
             value=max(batch // 2, 1),
             basis="scaled",
-            says=f"buffers and graphs grow with the largest batch, {batch}; half of it needs about half of what was"
-            " wanted here",
-            gain_bytes=shortage.wanted_bytes // 2 or None,
+            says=f"buffers and graphs grow with the largest batch, {batch}: half of it asks for about half here, and of"
+            " the sizes that follow; `plan` with it says whether that is enough",
         )
 
 
@@ -230,9 +229,11 @@ def _lowered(subject: Subject, seat: Seat | None, short: int) -> Lever:
     value = math.floor(min(needed, 1.0 if top is None else top.fraction) * 1000) / 1000
     if value <= (budget.minimum_viable_fraction or 0):
         return Lever(
-            says=f"no lower fraction makes that room: {mib(short)} more beside the budget leave nothing for the KV"
-            " cache."
-            " Free the card first, or serve less at once (--chunked-prefill-size, --max-running-requests)",
+            says=f"no lower fraction makes that room: {mib(short)} more beside the budget leave no KV cache. Free"
+            " the card"
+            " first; serving less at once (--chunked-prefill-size) helps only with a fraction that is given, for"
+            " SGLang's"
+            " default rises with it",
         )
     why = "more allocations follow the one that failed, so leave some beside" if top is None else f"{top.says}"
     return Lever(

@@ -78,7 +78,7 @@ def rank_spread(subject: Subject) -> Iterator[Finding]:
         f" ratio {less / more:.2f}. {cause.says}{_refused(refused)}",
         numbers={"free_bytes": less, "free_bytes_by_rank": dict(place.free), "ratio": less / more},
         formula=f"{gib(less)} / {gib(more)} = {less / more:.3f} < {BALANCED}",
-        lever=None if quiet else _look_at(subject, poor, more - less),
+        lever=None if quiet else _look_at(subject, poor),
         confidence="certain" if refused else "likely",
     )
 
@@ -96,9 +96,9 @@ def _as_sglang_says(subject: Subject) -> Place | None:
     return Place("dist.init", free, {}) if 0 < min(free.values()) < max(free.values()) else None
 
 
-def _look_at(subject: Subject, poor: str, gap: int) -> Lever:
+def _look_at(subject: Subject, poor: str) -> Lever:
     known = next((gpu(process, subject) for process in subject.ranks if label(process) == poor), "its device")
-    return Lever(gain_bytes=gap, says=f"look at what else is on {known} (nvidia-smi), or leave that card out")
+    return Lever(says=f"look at what else is on {known} (nvidia-smi), or leave that card out")
 
 
 def _uneven(subject: Subject) -> Iterator[Place]:

@@ -15,7 +15,7 @@ from sglang_probe.timeline.model import Kv
 
 def kv_cache(subject: Subject) -> Iterator[Finding]:
     """What the server serves with, and what limited it."""
-    if subject.run.outcome != "ready":
+    if subject.run.outcome not in {"ready", "unknown"}:
         return
     kvs = [(process, worker) for process in subject.ranks for worker in process.workers
            if worker.worker == "target" and worker.kv is not None and worker.kv.tokens is not None]  # fmt: skip
@@ -73,7 +73,8 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
     run = subject.run
     says = list(run.health.says)
     if run.unread_files:
-        says.append(f"{number(run.unread_files)} files of this run were not given")
+        files = "1 file" if run.unread_files == 1 else f"{number(run.unread_files)} files"
+        says.insert(0, f"{files} of this run lie beside and were not given")
     if says:
         yield Finding(
             rule="incomplete",

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from sglang_probe.explain.counterfactual import before_weights
 from sglang_probe.explain.effects import Effect, effect_of
 from sglang_probe.explain.model import Finding, Lever
-from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.others import Burden, Held, burden_of, held, joined, lists_of
 from sglang_probe.explain.phrases import gpu, older
 from sglang_probe.explain.rules.devices import is_server, is_stray, shared_device, stray_context
@@ -128,7 +127,7 @@ def _findings(subject: Subject, kind: Kind) -> Iterator[Finding]:
             "processes": [_told(one) for one in found],
         },
         formula=effect.formula,
-        lever=_lever(effect, kind.lever(_in_the_way(subject, found))),
+        lever=_lever(effect, kind.lever(_in_the_way(found))),
         confidence=effect.confidence,
     )
 
@@ -189,12 +188,9 @@ def _described(subject: Subject, one: Tenancy) -> str:
     return f"{f'pid {tenant.pid} {tenant.name or str()}'.rstrip()}{about} {verb} {gib(one.held.most)} GiB of {where}"
 
 
-def _in_the_way(subject: Subject, found: list[Tenancy]) -> str:
-    """Return the pids to look at: those on the device that ran out of memory, else all of them, for SGLang takes the
-    minimum over the ranks."""
-    shortage = shortage_of(subject)
-    asked = [one for one in found if shortage is not None and label(one.process) == shortage.label] or found
-    return ",".join(str(pid) for pid in Counter(one.tenant.pid for one in asked))
+def _in_the_way(found: list[Tenancy]) -> str:
+    """Return the pids to look at: all of them, for SGLang takes the minimum over the ranks and refuses unlike ones."""
+    return ",".join(str(pid) for pid in Counter(one.tenant.pid for one in found))
 
 
 def _end_it(pids: str) -> str:

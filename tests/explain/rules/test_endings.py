@@ -99,7 +99,7 @@ def test_a_record_that_ends_in_the_middle_claims_nothing() -> None:
     run = build_run((build_rank(0, 16, (step,)),), "unknown", outcome_reason="steps never ended")
     found = of("unfinished", run)
 
-    assert "The last phase begun is graph.capture, on TP0 with 90.210 GiB free" in found.says
+    assert "The record ends in graph.capture, on TP0 with 90.210 GiB free" in found.says
     assert not any("out of memory" in one.says.lower() for one in findings(run))
     assert all(one.severity != "error" for one in findings(run))
 
@@ -121,7 +121,7 @@ def test_a_failure_that_no_rule_knows_says_what_would_have_to_be_recorded() -> N
     found = of("unexplained", run)
 
     assert rules(run)[0] == "unexplained"
-    assert any("ranks 1 wrote nothing" in note for note in found.notes)
+    assert any("rank 1 wrote nothing" in note for note in found.notes)
     assert any("no hook saw kv.profile" in note for note in found.notes)
     assert any("no exception was recorded" in note for note in found.notes)
 
@@ -130,3 +130,18 @@ def test_a_rank_with_nothing_known_raises_nothing() -> None:
     bare = build_rank(0, 2, (), workers=(Worker(worker="target", budget=Budget()),))
 
     assert ["unexplained"] == rules(build_run((bare,), "failed"))
+
+
+def test_an_error_that_only_reports_a_lost_peer_is_no_cause_of_its_own() -> None:
+    run = replace(raising("graph.capture", "Connection closed by peer", "Exception", free=12.0), lost_peer=True)
+    found = of("not_memory", run)
+
+    assert "only reports a lost peer: Connection closed by peer" in found.says
+    assert "not in this record" in found.says
+
+
+def test_a_part_of_a_run_s_files_says_so_and_guesses_at_nothing_else() -> None:
+    run = build_run((build_rank(0, 2, ()),), "unknown", unread_files=3)
+
+    assert ["incomplete"] == rules(run)
+    assert "3 files of this run lie beside and were not given" in of("incomplete", run).says
