@@ -136,7 +136,7 @@ def pre_load_lines(process: Process, width: int, indent: str) -> list[Text]:
 
 
 def _way(way: PreLoad) -> Iterator[str]:
-    """Worked example: 139.797 idle free - 0.512 context - 0.092 world group ... = 138.280 pre-load memory."""
+    """Worked example: 139.797 idle free - 0.512 context - 0.091 world group ... = 138.280 pre-load memory."""
     if way.idle_free_bytes is not None and way.other_bytes is not None:
         terms = _terms(way)
         # With others on the card it was not idle, and what was free is no property of it.
