@@ -245,9 +245,29 @@ def test_what_is_in_effect_is_compared_without_a_launcher() -> None:
     assert ["mem_fraction_static"] == [row.key for row in real(found)]
 
 
-def file_of(directory: Path, label: str) -> Iterator[Path]:
-    """Yield the files of one rank."""
+def test_a_launchers_file_alone_differs_from_its_own_run_in_nothing_that_counts() -> None:
+    found = compare((alone(SECOND / "car", None), recorded(SECOND / "car")))
+
+    assert [] == real(found)
+    assert (f"{NOTHING_COUNTS}, as far as both were recorded",) == found.says
+
+
+def test_a_launchers_file_alone_differs_in_what_was_given_otherwise_and_nothing_else() -> None:
+    found = compare((alone(FIRST / "car", None), recorded(FIRST / "lowfrac")))
+
+    assert ["--mem-fraction-static"] == [row.key for row in real(found)]
+    assert "the only recorded difference that counts: --mem-fraction-static not given -> 0.03" in found.says[0]
+
+
+def alone(directory: Path, label: str | None) -> Run:
+    """Return what one file of a run says: that of a rank, or of the launcher where no label is given."""
+    (run,) = build(read([str(next(file_of(directory, label)))]), alive=unknowable).runs
+    return run
+
+
+def file_of(directory: Path, label: str | None) -> Iterator[Path]:
+    """Yield the files of one rank; of the launcher where no label is given."""
     for file in directory.glob("*.jsonl"):
         (run,) = build(read([str(file)]), alive=unknowable).runs
-        if any(process.label == label for process in run.processes):
+        if any(process.label == label and (label or process.role == "launcher") for process in run.processes):
             yield file
