@@ -25,6 +25,7 @@ NAMES: Final = {
 """SGLang's shorter or longer spellings of a flag, by the field of ServerArgs that holds it."""
 NOT_RECORDED: Final = "not recorded of every side"
 ONE_SIDE: Final = "a field that this SGLang alone has"
+FOUND: Final = "no side was given it: SGLang found it"
 SAME_EFFECT: Final = "the value in effect is the same"
 
 Table = Mapping[str, Any]
@@ -49,8 +50,14 @@ def argument_rows(runs: Sequence[Run], *, fold: bool = True) -> Iterator[Row]:
     for name in sorted({name for table in effective for name in table or ()} - taken):
         values = _values(name, effective)
         unknown = any(table is None or name not in table for table in effective)
-        why = (NOT_RECORDED if None in effective else ONE_SIDE) if unknown else None
+        found = FOUND if _nobody_gave(name, given) else None
+        why = (NOT_RECORDED if None in effective else ONE_SIDE) if unknown else found
         yield Row(group="arguments effective", key=name, values=values, counts=not unknown, why=why)
+
+
+def _nobody_gave(name: str, given: Sequence[Table | None]) -> bool:
+    """Say whether it is known of every side that it was not given this argument."""
+    return all(table is not None and all(field_of(flag) != name for flag in table) for table in given)
 
 
 def _given(flag: str, given: Sequence[Table | None], fields: Sequence[str], effective: Sequence[Table | None]) -> Row:

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from sglang_probe.explain.diff.alike import alike_cause
-from sglang_probe.explain.diff.arithmetic import arithmetic_of
-from sglang_probe.explain.diff.causes import budget_causes
+from sglang_probe.explain.diff.arithmetic import WHOLE, arithmetic_of
+from sglang_probe.explain.diff.causes import budget_causes, turns
 from sglang_probe.explain.diff.experiment import experiment_of
 from sglang_probe.explain.diff.launchers import lack_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Diff, RankDiff, Row, Side
@@ -31,11 +31,14 @@ MANY: Final = 4
 def compare(runs: Sequence[Run], *, everything: bool = False) -> Diff:
     """Return what the runs differ in, the first of them the baseline; `everything`: the facts that are the same too."""
     sides = sides_of(runs)
-    rows = provenance_rows(runs, everything=everything)
+    facts = provenance_rows(runs)
+    rows = tuple(row for row in facts if row.differs or everything)
     ranks = rank_diffs(runs)
     notes = tuple(_notes(runs, sides))
     if len(runs) == 2:
-        return _pair((runs[0], runs[1]), sides, rows, ranks, notes)
+        lack = lack_of(runs)
+        whole = lack is None or all(row.why != lack.reason for row in facts)
+        return _pair((runs[0], runs[1]), sides, rows, ranks, notes, whole=whole)
     causes: list[Cause] = []
     says: list[str] = []
     for side, run in zip(sides[1:], runs[1:], strict=True):
@@ -60,6 +63,8 @@ def _pair(
     rows: tuple[Row, ...],
     ranks: tuple[RankDiff, ...],
     notes: tuple[str, ...],
+    *,
+    whole: bool,
 ) -> Diff:
     found = arithmetic_of(*runs)
     if found is not None and _only_noise(runs, found):
@@ -69,10 +74,9 @@ def _pair(
     alike = alike_cause(runs, rows) if counted(rows) or ranks else None
     if alike is not None:
         causes = [alike, *causes]
-    elif not any(cause.explains for cause in causes) or not _budget_decides(runs):
+    elif not any(cause.explains for cause in causes) or not (_budget_turned(found) or _budget_decides(runs)):
         phase = None if _ended_alike(runs) and not counted(rows) and not ranks else phase_cause(runs, rows)
         causes = causes if phase is None else [phase, *causes]
-    whole = lack_of(runs) is None
     return Diff(
         sides=sides,
         provenance=rows,
@@ -101,6 +105,11 @@ def _on_a_cpu(runs: Sequence[Run]) -> bool:
 def _ended_alike(runs: tuple[Run, Run]) -> bool:
     first, second = ((run.outcome, run.failed_phase, run.failed_label) for run in runs)
     return first == second
+
+
+def _budget_turned(found: Arithmetic | None) -> bool:
+    """Say whether a part of the budget is proven to have made the one fail there, and the other not."""
+    return found is not None and any(turns(piece, found) for piece in found.pieces if piece.part != WHOLE)
 
 
 def _budget_decides(runs: Sequence[Run]) -> bool:

@@ -93,6 +93,8 @@ def _where(failed: Run, other: Run, name: str, other_name: str) -> str:
         return f"both {'end' if failed.outcome == 'died' else 'fail'} in {phase}{reason}"
     who = f" on {failed.failed_label}" if failed.failed_label else ""
     verb = "dies" if failed.outcome == "died" else "fails"
+    if other.outcome == "unknown" and not _passed(other, failed.failed_phase):
+        return f"the {name} {verb} in {phase}{who}{reason}, and how the {other_name} ended is not known"
     passed = "passed it" if _passed(other, failed.failed_phase) else "did not end there"
     return f"they part in {phase}: the {name} {verb} there{who}{reason}, the {other_name} {passed}"
 

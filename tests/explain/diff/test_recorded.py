@@ -13,6 +13,7 @@ from sglang_probe.collect import read
 from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.diff.model import Diff, Row
 from sglang_probe.explain.diff.sentences import NOTHING_COUNTS
+from sglang_probe.explain.diff.wording import is_default_fraction
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.subject import Subject
@@ -257,6 +258,31 @@ def test_a_launchers_file_alone_differs_in_what_was_given_otherwise_and_nothing_
 
     assert ["--mem-fraction-static"] == [row.key for row in real(found)]
     assert "the only recorded difference that counts: --mem-fraction-static not given -> 0.03" in found.says[0]
+
+
+def test_two_ranks_alone_say_no_variables_and_what_the_budget_proves_is_said_first() -> None:
+    found = compare((alone(FIRST / "car", "TP0"), alone(FIRST / "lowfrac", "TP0")))
+
+    assert ["mem_fraction_static"] == [row.key for row in real(found)]
+    assert found.says[0].startswith("mem_fraction_static 0.909 -> 0.030 explains the outcome")
+    assert not any("cannot be told" in said or "default" in said for said in found.says)
+    assert any("not compared: no side has its launcher's file" in note for note in found.notes)
+
+
+def test_sglangs_default_fraction_is_one_that_is_known_not_to_have_been_given() -> None:
+    car, nocar = recorded(FIRST / "car"), recorded(FIRST / "nocar")
+    other = msgspec.structs.replace(
+        nocar.provenance, effective={**(nocar.provenance.effective or {}), "mem_fraction_static": 0.8}
+    )
+    unsaid = msgspec.structs.replace(other, given=None)
+
+    (known,) = _fractions(compare((car, msgspec.structs.replace(nocar, provenance=other))))
+    (unknown,) = _fractions(compare((car, msgspec.structs.replace(nocar, provenance=unsaid))))
+    assert [True, False] == [is_default_fraction(known), is_default_fraction(unknown)]
+
+
+def _fractions(found: Diff) -> list[Row]:
+    return [row for row in found.provenance if row.key == "mem_fraction_static"]
 
 
 def alone(directory: Path, label: str | None) -> Run:
