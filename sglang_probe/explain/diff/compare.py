@@ -70,7 +70,7 @@ def _pair(
     if found is not None and _only_noise(runs, found):
         found = None
     experiment = experiment_of(runs, sides, rows, ranks, found)
-    causes = [] if found is None else list(budget_causes(found, rows, sides[1]))
+    causes = [] if found is None else list(budget_causes(found, rows, sides, runs))
     alike = alike_cause(runs, rows) if counted(rows) or ranks else None
     if alike is not None:
         causes = [alike, *causes]
@@ -84,7 +84,7 @@ def _pair(
         arithmetic=found,
         experiment=experiment,
         causes=tuple(causes),
-        says=tuple(sentences(runs, rows, ranks, found, experiment, causes, whole=whole)),
+        says=tuple(sentences(runs, rows, ranks, found, experiment, causes, tightest=sides[1].tightest, whole=whole)),
         notes=(*notes, PARTS_ON_A_CPU) if found is not None and _on_a_cpu(runs) else notes,
     )
 
