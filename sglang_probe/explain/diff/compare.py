@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import msgspec
-
 from sglang_probe.explain.diff.alike import alike_cause
 from sglang_probe.explain.diff.arithmetic import WHOLE, arithmetic_of
 from sglang_probe.explain.diff.causes import budget_causes, turns
 from sglang_probe.explain.diff.experiment import experiment_of
 from sglang_probe.explain.diff.launchers import lack_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Diff, RankDiff, Row, Side
-from sglang_probe.explain.diff.parting import phase_cause
+from sglang_probe.explain.diff.parting import parting, phase_cause
 from sglang_probe.explain.diff.provenance import counted, provenance_rows
 from sglang_probe.explain.diff.ranks import by_label, rank_diffs
 from sglang_probe.explain.diff.sentences import NOTHING, sentences
@@ -25,12 +23,17 @@ from sglang_probe.figures import listed
 from sglang_probe.timeline.model import Run
 
 PARTS_ON_A_CPU: Final = "what others took of that memory meanwhile is in the parts of the budget"
+STARTED: Final = frozenset({"ready", "starting", "unknown"})
+"""Outcomes that are no failure, as far as they are known."""
 MANY: Final = 4
 
 
 def compare(runs: Sequence[Run], *, everything: bool = False) -> Diff:
     """Return what the runs differ in, the first of them the baseline; `everything`: the facts that are the same too."""
-    sides = sides_of(runs)
+    return _compared(runs, sides_of(runs), everything=everything)
+
+
+def _compared(runs: Sequence[Run], sides: tuple[Side, ...], *, everything: bool = False) -> Diff:
     facts = provenance_rows(runs)
     rows = tuple(row for row in facts if row.differs or everything)
     ranks = rank_diffs(runs)
@@ -42,19 +45,15 @@ def compare(runs: Sequence[Run], *, everything: bool = False) -> Diff:
     causes: list[Cause] = []
     says: list[str] = []
     for side, run in zip(sides[1:], runs[1:], strict=True):
-        pair = compare((runs[0], run))
+        pair = _compared((runs[0], run), (sides[0], side))
         leading = pair.says[0] if pair.says else NOTHING
         says.append(f"{sides[0].name} -> {side.name}: {_of_the_pair(leading)}")
-        causes += [_renamed(cause, side) for cause in pair.causes]
+        causes += pair.causes
     return Diff(sides=sides, provenance=rows, ranks=ranks, causes=tuple(causes), says=tuple(says), notes=notes)
 
 
 def _of_the_pair(sentence: str) -> str:
     return sentence.replace("these two differ", "differ")
-
-
-def _renamed(cause: Cause, side: Side) -> Cause:
-    return msgspec.structs.replace(cause, side=side.name)
 
 
 def _pair(
@@ -71,11 +70,15 @@ def _pair(
         found = None
     experiment = experiment_of(runs, sides, rows, ranks, found)
     causes = [] if found is None else list(budget_causes(found, rows, sides, runs))
-    alike = alike_cause(runs, rows) if counted(rows) or ranks else None
+    names = [side.name for side in sides]
+    alike = alike_cause(runs, rows, names) if counted(rows) or ranks else None
     if alike is not None:
         causes = [alike, *causes]
-    elif not any(cause.explains for cause in causes) or not (_budget_turned(found) or _budget_decides(runs)):
-        phase = None if _ended_alike(runs) and not counted(rows) and not ranks else phase_cause(runs, rows)
+    elif _budget_turned(found):
+        where = None if _budget_decides(runs) else parting(runs, names)
+        causes = causes if where is None else [*causes, where]
+    elif not any(cause.explains for cause in causes) or not _budget_decides(runs):
+        phase = None if _ended_alike(runs) and not counted(rows) and not ranks else phase_cause(runs, rows, names)
         causes = causes if phase is None else [phase, *causes]
     return Diff(
         sides=sides,
@@ -113,8 +116,8 @@ def _budget_turned(found: Arithmetic | None) -> bool:
 
 
 def _budget_decides(runs: Sequence[Run]) -> bool:
-    """Say whether whatever did not start failed by its budget."""
-    return all(run.outcome == "ready" or run.failed_phase == "kv.profile" for run in runs)
+    """Say whether whatever is known not to have started failed by its budget."""
+    return all(run.outcome in STARTED or run.failed_phase == "kv.profile" for run in runs)
 
 
 def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:

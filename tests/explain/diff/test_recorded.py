@@ -20,7 +20,7 @@ from sglang_probe.explain.subject import Subject
 from sglang_probe.figures import GIB, fraction, gib, number
 from sglang_probe.timeline import build
 from sglang_probe.timeline.model import Device, Kv, Run
-from tests.explain.diff.pairs import EXPERIMENTS, FIRST, SECOND, recorded, with_workers
+from tests.explain.diff.pairs import EXPERIMENTS, FIRST, RECORDED, SECOND, recorded, with_workers
 from tests.timeline.making import unknowable
 
 
@@ -279,6 +279,22 @@ def test_sglangs_default_fraction_is_one_that_is_known_not_to_have_been_given() 
     (known,) = _fractions(compare((car, msgspec.structs.replace(nocar, provenance=other))))
     (unknown,) = _fractions(compare((car, msgspec.structs.replace(nocar, provenance=unsaid))))
     assert [True, False] == [is_default_fraction(known), is_default_fraction(unknown)]
+
+
+def test_a_proof_stands_above_where_two_failures_part() -> None:
+    found = diff(FIRST / "lowfrac", SECOND / "oom-capture")
+
+    assert "explains the outcome" in found.says[0]
+    assert any(said.startswith("they part in kv.profile") for said in found.says[1:])
+    assert not any("cannot be told" in said for said in found.says)
+
+
+def test_a_matrix_calls_its_sides_by_their_letters() -> None:
+    found = compare([recorded(path) for path in (SECOND / "car", *RECORDED)])
+    said = [*found.says, *(cause.says for cause in found.causes)]
+
+    assert any("with A's value" in one for one in said)
+    assert [] == [one for one in said if re.search("baseline|candidate", one)]
 
 
 def _fractions(found: Diff) -> list[Row]:
