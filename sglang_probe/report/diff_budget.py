@@ -41,7 +41,8 @@ def budget_lines(found: Diff, width: int) -> list[Text]:
 def _shown_tokens(work: Arithmetic) -> dict[str, int | None]:
     """Return the parts that are printed, with their tokens: the greatest has those of the ones that are not."""
     figures = printed(work)
-    shown = [one for one in work.pieces if figures.parts[one.part] or abs(one.delta_tokens or 0) > 1]
+    told = {one.part: one.of for one in work.pieces if figures.parts[one.part] or abs(one.delta_tokens or 0) > 1}
+    shown = [one for one in work.pieces if one.part in told or one.part in told.values()]
     tokens = {one.part: one.delta_tokens for one in shown}
     for level in {one.of for one in shown}:
         here = [one for one in shown if one.of == level]

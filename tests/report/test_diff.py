@@ -16,7 +16,7 @@ from sglang_probe.report.diff_made import made_lines
 from sglang_probe.report.diff_ranks import MOST_BLOCKS
 from sglang_probe.timeline.model import Run
 from tests.collect.starting import Shape
-from tests.explain.diff.pairs import EXPERIMENTS, FIRST, GIB, SECOND, made, recorded
+from tests.explain.diff.pairs import EXPERIMENTS, FIRST, GIB, OUTWEIGHED, SECOND, made, recorded
 
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 words = st.text("abc -.0123456789", max_size=40)
@@ -43,6 +43,17 @@ def test_colour_adds_escapes_and_changes_no_character(width: int) -> None:
     assert "\x1b" not in plain
     assert coloured != plain
     assert ANSI.sub("", coloured) == plain
+
+
+def test_what_is_part_of_the_pre_load_memory_never_hangs_under_another_row() -> None:
+    one, other = OUTWEIGHED
+    text = diff_text(compare((made(*one), made(*other, run_id="two"))))
+    budget = text.partition("What changed the budget")[2].partition("What it comes to")[0]
+    names = [line[:24].rstrip() for line in budget.splitlines()]
+
+    parts = [place for place, name in enumerate(names) if name in {"    CUDA context", "    communicators"}]
+    assert parts
+    assert "  pre-load memory" == names[parts[0] - 1]
 
 
 def test_ranks_that_differ_alike_are_told_once() -> None:

@@ -10,7 +10,7 @@ from sglang_probe.explain.diff.arithmetic import arithmetic_of
 from sglang_probe.explain.diff.causes import part_name, subject_of, worked
 from sglang_probe.explain.diff.links import behind, name_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Piece, Row
-from sglang_probe.explain.diff.names import PAIR
+from sglang_probe.explain.diff.names import PAIR, called
 from sglang_probe.explain.diff.printed import printed
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.shortage import pool_proof
@@ -49,7 +49,7 @@ def brief(error: str) -> str:
     return error if len(error) <= LONGEST else f"{error[:LONGEST].rpartition(' ')[0]} ..."
 
 
-def alike_cause(runs: tuple[Run, Run], rows: Sequence[Row]) -> Cause | None:
+def alike_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str] = PAIR) -> Cause | None:
     """Return what is known of two failures that are alike, with the number; None where they are not, or where of
     several differences one explains one of them."""
     if not fail_alike(runs):
@@ -63,21 +63,21 @@ def alike_cause(runs: tuple[Run, Run], rows: Sequence[Row]) -> Cause | None:
         error = error_of(runs[1])
         how = _shortages(runs) or (f" ({brief(error)})" if error else "")
         says = f"{where}{how}: {_what_differs(real)}"
-        return _cause(real, says, None if len(_kinds(real)) > 1 else False)
+        return _cause(real, says, None if len(_kinds(real)) > 1 else False, names)
     rests = " and ".join(gib(rest) for rest in found.rest_bytes)
-    turning = list(_turning(runs, rows))
+    turning = list(_turning(runs, rows, names))
     if turning:
         says = f"both fail in {runs[1].failed_phase}, with rest {rests} GiB, and not for one reason"
-        return _cause(real, f"{says}: {'; '.join(turning)}", None)
+        return _cause(real, f"{says}: {'; '.join(turning)}", None, names)
     what = "what differs" if real else "nothing recorded differs that counts; what does differ"
     changed = f"{what} changed the rest by {change(*found.rest_bytes)} GiB and is not the cause of either failure"
     named = _named(found, rows, real)
-    return _cause(real, f"{where}, with rest {rests} GiB: {changed}{f': {named}' if named else ''}", False)
+    return _cause(real, f"{where}, with rest {rests} GiB: {changed}{f': {named}' if named else ''}", False, names)
 
 
-def _cause(real: Sequence[Row], says: str, explains: bool | None) -> Cause:
+def _cause(real: Sequence[Row], says: str, explains: bool | None, names: Sequence[str]) -> Cause:
     differences = tuple(name_of(row) for row in real)
-    return Cause(side=PAIR[1], part="phase", differences=differences, explains=explains, says=says)
+    return Cause(side=names[1], part="phase", differences=differences, explains=explains, says=says)
 
 
 def _shortages(runs: tuple[Run, Run]) -> str:
@@ -113,7 +113,7 @@ def _named(found: Arithmetic, rows: Sequence[Row], real: Sequence[Row]) -> str:
     return listed(said or [set_to(row) for row in real], MANY)
 
 
-def _turning(runs: tuple[Run, Run], rows: Sequence[Row]) -> Iterator[str]:
+def _turning(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
     """Say of each part that alone would have let one of the two start which it is."""
     for place, pair in ((1, runs), (0, (runs[1], runs[0]))):
         found = arithmetic_of(*pair)
@@ -123,7 +123,7 @@ def _turning(runs: tuple[Run, Run], rows: Sequence[Row]) -> Iterator[str]:
                 what = subject_of(piece, linked).rstrip(",")
                 what = f"{part_name(piece.part)} ({what})" if linked and linked[0].group == "tenants" else what
                 yield (
-                    f"with the {PAIR[1 - place]}'s value of {what} the {PAIR[place]}'s rest would be"
+                    f"with {called(names[1 - place])}'s value of {what} {called(names[place])}'s rest would be"
                     f" {gib(piece.alone_rest_bytes)} GiB"
                 )
 

@@ -25,6 +25,7 @@ NAMES: Final = {
 """SGLang's shorter or longer spellings of a flag, by the field of ServerArgs that holds it."""
 NOT_RECORDED: Final = "not recorded of every side"
 ONE_SIDE: Final = "a field that this SGLang alone has"
+FOUND: Final = "no side was given it: SGLang found it"
 SAME_EFFECT: Final = "the value in effect is the same"
 
 Table = Mapping[str, Any]
@@ -49,17 +50,22 @@ def argument_rows(runs: Sequence[Run], *, fold: bool = True) -> Iterator[Row]:
     for name in sorted({name for table in effective for name in table or ()} - taken):
         values = _values(name, effective)
         unknown = any(table is None or name not in table for table in effective)
-        why = (NOT_RECORDED if None in effective else ONE_SIDE) if unknown else None
+        found = FOUND if _nobody_gave(name, given) else None
+        why = (NOT_RECORDED if None in effective else ONE_SIDE) if unknown else found
         yield Row(group="arguments effective", key=name, values=values, counts=not unknown, why=why)
+
+
+def _nobody_gave(name: str, given: Sequence[Table | None]) -> bool:
+    """Say whether it is known of every side that it was not given this argument."""
+    return all(table is not None and all(field_of(flag) != name for flag in table) for table in given)
 
 
 def _given(flag: str, given: Sequence[Table | None], fields: Sequence[str], effective: Sequence[Table | None]) -> Row:
     values = _values(flag, given)
-    made = [_values(name, effective) for name in fields]
-    shown = next((one for one in made if not same(one)), None)
-    same_effect = bool(made) and None not in effective and shown is None
-    told = shown is not None and all(table is not None and table.keys() >= set(fields) for table in effective)
-    unknown = None in given and not told
+    shown = next((_values(name, effective) for name in fields if not same(_known(name, effective))), None)
+    known = bool(fields) and all(table is not None and table.keys() >= set(fields) for table in effective)
+    same_effect = known and shown is None
+    unknown = None in given and not (known and shown is not None)
     why = NOT_RECORDED if unknown else SAME_EFFECT if same_effect else None
     counts = not unknown and not same_effect
     return Row(group="arguments given", key=flag, values=values, effective=shown, counts=counts, why=why)
@@ -74,6 +80,11 @@ def _fields(flag: str, effective: Sequence[Table | None]) -> list[str]:
 
 def _values(name: str, tables: Sequence[Table | None]) -> tuple[Any, ...]:
     return tuple(None if table is None else table.get(name) for table in tables)
+
+
+def _known(name: str, tables: Sequence[Table | None]) -> list[Any]:
+    """Return the values of the sides that have one: unknown is no value, and differs from none."""
+    return [table[name] for table in tables if table is not None and name in table]
 
 
 def following(rows: Sequence[Row]) -> list[Row]:

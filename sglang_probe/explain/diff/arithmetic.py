@@ -7,7 +7,7 @@ rounding included, is `other`. Worked example, in GiB: pre-load 93.999 on both s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -38,8 +38,15 @@ def arithmetic_of(baseline: Run, candidate: Run) -> Arithmetic | None:
         delta_bytes=whole,
         tokens=(before.tokens, after.tokens),
         delta_tokens=None if before.tokens is None or after.tokens is None else after.tokens - before.tokens,
-        pieces=tuple(piece for piece in _in_tokens(pieces, before, after) if _is_worth_it(piece)),
+        pieces=tuple(_worth_it(list(_in_tokens(pieces, before, after)))),
     )
+
+
+def _worth_it(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Yield the parts that say something; one of which a part does is never missing above it."""
+    kept = [piece for piece in pieces if _is_worth_it(piece)]
+    above = {piece.of for piece in kept}
+    yield from (piece for piece in pieces if piece in kept or piece.part in above)
 
 
 def _is_worth_it(piece: Piece) -> bool:

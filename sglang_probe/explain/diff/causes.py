@@ -7,11 +7,14 @@ from typing import Final
 
 from sglang_probe.explain.diff.links import behind, name_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Piece, Row, Side
+from sglang_probe.explain.diff.names import called
 from sglang_probe.explain.diff.printed import Printed, printed
+from sglang_probe.explain.diff.strays import are_behind, strays_in_words
 from sglang_probe.explain.diff.terms import LATE
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
 from sglang_probe.explain.diff.wording import set_to, tenants_in_words, told
 from sglang_probe.figures import fraction, gib, listed, number
+from sglang_probe.timeline.model import Run
 
 NAMES: Final = {
     "fraction": "fraction",
@@ -46,23 +49,29 @@ def part_name(part: str) -> str:
     return NAMES.get(part) or f"deduction {part.partition('.')[2]}"
 
 
-def budget_causes(found: Arithmetic, rows: Sequence[Row], side: Side) -> Iterator[Cause]:
+def budget_causes(
+    found: Arithmetic, rows: Sequence[Row], sides: Sequence[Side], runs: Sequence[Run]
+) -> Iterator[Cause]:
     """Return what the difference of the budgets comes from, the greatest part first."""
+    names = [side.name for side in sides]
     figures = printed(found)
     leaves = [piece for piece in found.pieces if piece.part != "pre_load" and not _is_small(piece)]
     for piece in sorted(leaves, key=lambda piece: -max(abs(piece.delta_bytes), _as_bytes(piece, found))):
         linked = behind(piece.part, rows)
+        strays = strays_in_words(runs, names) if not linked and are_behind(piece, runs) else None
+        what = f"{strays}, which" if strays else subject_of(piece, linked)
         share = piece.delta_bytes / found.delta_bytes if found.delta_bytes else None
         explains = turns(piece, found) or _is_the_whole(piece, found)
         yield Cause(
-            side=side.name,
+            side=names[1],
             part=piece.part,
             differences=tuple(name_of(row) for row in linked),
             delta_bytes=piece.delta_bytes,
             share=share,
             explains=explains,
-            says=_says(piece, found, linked, side, figures) if explains else f"{subject_of(piece, linked)}:"
-            f" {worked(piece, figures)}",
+            says=_says(piece, found, what, sides, figures)
+            if explains
+            else f"{strays or subject_of(piece, linked)}: {worked(piece, figures)}",
         )
 
 
@@ -94,12 +103,12 @@ def _is_the_whole(piece: Piece, found: Arithmetic) -> bool:
     return abs(whole) > 0 and WHOLE_FROM <= part / whole <= 1 / WHOLE_FROM
 
 
-def _says(piece: Piece, found: Arithmetic, linked: Sequence[Row], side: Side, figures: Printed) -> str:
-    what, arithmetic = subject_of(piece, linked), worked(piece, figures)
+def _says(piece: Piece, found: Arithmetic, what: str, sides: Sequence[Side], figures: Printed) -> str:
+    arithmetic = worked(piece, figures)
     if turns(piece, found):
         return (
-            f"{what} explains the outcome ({_outcome(found)}): {arithmetic}; with the baseline's value the"
-            f" {side.name}'s rest would be {_alone(piece, side)} GiB"
+            f"{what} explains the outcome ({_outcome(found)}): {arithmetic}; with {called(sides[0].name)}'s value"
+            f" {called(sides[1].name)}'s rest would be {_alone(piece, sides[1])} GiB"
         )
     return f"{what} explains {_outcome(found)}: {arithmetic}"
 

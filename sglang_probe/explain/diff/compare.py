@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import msgspec
-
 from sglang_probe.explain.diff.alike import alike_cause
-from sglang_probe.explain.diff.arithmetic import arithmetic_of
-from sglang_probe.explain.diff.causes import budget_causes
+from sglang_probe.explain.diff.arithmetic import WHOLE, arithmetic_of
+from sglang_probe.explain.diff.causes import budget_causes, turns
 from sglang_probe.explain.diff.experiment import experiment_of
 from sglang_probe.explain.diff.launchers import lack_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Diff, RankDiff, Row, Side
-from sglang_probe.explain.diff.parting import phase_cause
+from sglang_probe.explain.diff.parting import parting, phase_cause
 from sglang_probe.explain.diff.provenance import counted, provenance_rows
 from sglang_probe.explain.diff.ranks import by_label, rank_diffs
 from sglang_probe.explain.diff.sentences import NOTHING, sentences
@@ -25,33 +23,37 @@ from sglang_probe.figures import listed
 from sglang_probe.timeline.model import Run
 
 PARTS_ON_A_CPU: Final = "what others took of that memory meanwhile is in the parts of the budget"
+STARTED: Final = frozenset({"ready", "starting", "unknown"})
+"""Outcomes that are no failure, as far as they are known."""
 MANY: Final = 4
 
 
 def compare(runs: Sequence[Run], *, everything: bool = False) -> Diff:
     """Return what the runs differ in, the first of them the baseline; `everything`: the facts that are the same too."""
-    sides = sides_of(runs)
-    rows = provenance_rows(runs, everything=everything)
+    return _compared(runs, sides_of(runs), everything=everything)
+
+
+def _compared(runs: Sequence[Run], sides: tuple[Side, ...], *, everything: bool = False) -> Diff:
+    facts = provenance_rows(runs)
+    rows = tuple(row for row in facts if row.differs or everything)
     ranks = rank_diffs(runs)
     notes = tuple(_notes(runs, sides))
     if len(runs) == 2:
-        return _pair((runs[0], runs[1]), sides, rows, ranks, notes)
+        lack = lack_of(runs)
+        whole = lack is None or all(row.why != lack.reason for row in facts)
+        return _pair((runs[0], runs[1]), sides, rows, ranks, notes, whole=whole)
     causes: list[Cause] = []
     says: list[str] = []
     for side, run in zip(sides[1:], runs[1:], strict=True):
-        pair = compare((runs[0], run))
+        pair = _compared((runs[0], run), (sides[0], side))
         leading = pair.says[0] if pair.says else NOTHING
         says.append(f"{sides[0].name} -> {side.name}: {_of_the_pair(leading)}")
-        causes += [_renamed(cause, side) for cause in pair.causes]
+        causes += pair.causes
     return Diff(sides=sides, provenance=rows, ranks=ranks, causes=tuple(causes), says=tuple(says), notes=notes)
 
 
 def _of_the_pair(sentence: str) -> str:
     return sentence.replace("these two differ", "differ")
-
-
-def _renamed(cause: Cause, side: Side) -> Cause:
-    return msgspec.structs.replace(cause, side=side.name)
 
 
 def _pair(
@@ -60,19 +62,24 @@ def _pair(
     rows: tuple[Row, ...],
     ranks: tuple[RankDiff, ...],
     notes: tuple[str, ...],
+    *,
+    whole: bool,
 ) -> Diff:
     found = arithmetic_of(*runs)
     if found is not None and _only_noise(runs, found):
         found = None
     experiment = experiment_of(runs, sides, rows, ranks, found)
-    causes = [] if found is None else list(budget_causes(found, rows, sides[1]))
-    alike = alike_cause(runs, rows) if counted(rows) or ranks else None
+    causes = [] if found is None else list(budget_causes(found, rows, sides, runs))
+    names = [side.name for side in sides]
+    alike = alike_cause(runs, rows, names) if counted(rows) or ranks else None
     if alike is not None:
         causes = [alike, *causes]
+    elif _budget_turned(found):
+        where = None if _budget_decides(runs) else parting(runs, names)
+        causes = causes if where is None else [*causes, where]
     elif not any(cause.explains for cause in causes) or not _budget_decides(runs):
-        phase = None if _ended_alike(runs) and not counted(rows) and not ranks else phase_cause(runs, rows)
+        phase = None if _ended_alike(runs) and not counted(rows) and not ranks else phase_cause(runs, rows, names)
         causes = causes if phase is None else [phase, *causes]
-    whole = lack_of(runs) is None
     return Diff(
         sides=sides,
         provenance=rows,
@@ -80,7 +87,7 @@ def _pair(
         arithmetic=found,
         experiment=experiment,
         causes=tuple(causes),
-        says=tuple(sentences(runs, rows, ranks, found, experiment, causes, whole=whole)),
+        says=tuple(sentences(runs, rows, ranks, found, experiment, causes, tightest=sides[1].tightest, whole=whole)),
         notes=(*notes, PARTS_ON_A_CPU) if found is not None and _on_a_cpu(runs) else notes,
     )
 
@@ -103,9 +110,14 @@ def _ended_alike(runs: tuple[Run, Run]) -> bool:
     return first == second
 
 
+def _budget_turned(found: Arithmetic | None) -> bool:
+    """Say whether a part of the budget is proven to have made the one fail there, and the other not."""
+    return found is not None and any(turns(piece, found) for piece in found.pieces if piece.part != WHOLE)
+
+
 def _budget_decides(runs: Sequence[Run]) -> bool:
-    """Say whether whatever did not start failed by its budget."""
-    return all(run.outcome == "ready" or run.failed_phase == "kv.profile" for run in runs)
+    """Say whether whatever is known not to have started failed by its budget."""
+    return all(run.outcome in STARTED or run.failed_phase == "kv.profile" for run in runs)
 
 
 def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:

@@ -12,6 +12,9 @@ from sglang_probe.explain.diff.arguments import field_of
 from sglang_probe.explain.diff.model import Arithmetic, Experiment, RankDiff, Row, Side
 from sglang_probe.explain.diff.names import CATEGORIES
 from sglang_probe.explain.diff.provenance import counted
+from sglang_probe.explain.diff.ranks import by_label
+from sglang_probe.explain.diff.sides import last_free
+from sglang_probe.explain.diff.strays import strays_in_words
 from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.diff.terms import terms_of
 from sglang_probe.explain.diff.wording import DEFAULT, arrow, change, is_default_fraction, switch, told
@@ -29,9 +32,7 @@ TOUCHES: Final = (
     (r"NCCL_.*|nccl|enable_nccl.*", "communicator"),
 )
 """The category of memory that an argument, variable or version is there for."""
-SETTINGS: Final = frozenset(
-    {"sglang", "functions", "arguments given", "arguments effective", "variables", "versions"}
-)
+SETTINGS: Final = frozenset({"sglang", "functions", "arguments given", "arguments effective", "variables", "versions"})
 """What a person sets; another process on a card is no experiment."""
 RESULTS: Final = frozenset({"kv_pool", "free", "torch_cached", "unexplained"})
 """Categories that change with any other."""
@@ -53,6 +54,7 @@ def experiment_of(
     on_cpu = any(is_cpu(rank) for run in runs for rank in ranks_of(run))  # its memory, and so its tokens, are a host's
     touched = Touched() if on_cpu else _touched(row, runs, ranks, found)
     before, after = sides
+    free = _free(runs, sides)
     effect = Experiment(
         group=row.group,
         key=row.key,
@@ -60,13 +62,13 @@ def experiment_of(
         category=touched.category,
         category_delta_bytes=None if touched.sizes is None else touched.sizes[1] - touched.sizes[0],
         delta_tokens=None if on_cpu else _less(after.tokens, before.tokens),
-        delta_free_bytes=_less(after.free_bytes, before.free_bytes),
+        delta_free_bytes=None if free is None else free.bytes[1] - free.bytes[0],
         delta_ready_s=_less(after.ready_s, before.ready_s),
         says="",
     )
     because = "" if on_cpu else _because(row, rows, found)
-    free = None if before.free_bytes is None or after.free_bytes is None else (before.free_bytes, after.free_bytes)
-    return msgspec.structs.replace(effect, says=_says(row, _Effect(effect, touched, free, because)))
+    strays = strays_in_words(runs, [side.name for side in sides]) if touched.category == "run_processes" else None
+    return msgspec.structs.replace(effect, says=_says(row, _Effect(effect, touched, free, because, strays)))
 
 
 def the_one(rows: Sequence[Row]) -> Row | None:
@@ -109,13 +111,34 @@ def _less(after: Any, before: Any) -> Any:
     return None if after is None or before is None else after - before
 
 
+class _Free(NamedTuple):
+    """What is free at the end."""
+
+    where: str
+    bytes: tuple[int, int]
+
+
+def _free(runs: tuple[Run, Run], sides: Sequence[Side]) -> _Free | None:
+    """Return what is free on the candidate's tightest rank; on the fullest device where a side has no such rank."""
+    name = sides[1].tightest
+    ranks = [by_label(run).get(name) if name is not None else None for run in runs]
+    before, after = (None if rank is None else last_free(rank) for rank in ranks)
+    where = f"on {name}"
+    if before is None or after is None:
+        before, after = (side.free_bytes for side in sides)
+        where = "on the fullest device"
+    return None if before is None or after is None else _Free(where, (before, after))
+
+
 class _Effect(NamedTuple):
     """What a sentence needs."""
 
     told: Experiment
     touched: Touched
-    free: tuple[int, int] | None
+    free: _Free | None
     because: str
+    strays: str | None
+    """Processes of the run that came where they do not belong, or went from there."""
 
 
 def _because(row: Row, rows: Sequence[Row], found: Arithmetic | None) -> str:
@@ -145,14 +168,16 @@ def _says(row: Row, effect: _Effect) -> str:
 def _effect(effect: _Effect, sign: int) -> str:
     parts = []
     category, sizes = effect.touched
-    if sizes is not None:
+    if effect.strays is not None and sign > 0:
+        parts.append(effect.strays)
+    elif sizes is not None:
         named = "" if category == "custom_allreduce" else f"{CATEGORIES.get(str(category), category)} "
         parts.append(f"{named}{change(*sizes[::sign])} GiB")
     if effect.told.delta_tokens is not None:
         parts.append(f"{sign * effect.told.delta_tokens:+,} tokens")
-    return ", ".join(parts) or "no memory that can be told"
+    return ("; " if effect.strays is not None else ", ").join(parts) or "no memory that can be told"
 
 
 def _beside(effect: _Effect) -> str:
     """What stays free at the end; how long single starts took is no effect."""
-    return f" (free at the end {change(*effect.free)} GiB)" if effect.free is not None else ""
+    return "" if effect.free is None else f" (free at the end {effect.free.where} {change(*effect.free.bytes)} GiB)"

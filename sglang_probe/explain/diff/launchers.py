@@ -1,4 +1,4 @@
-"""What only a launcher says: its arguments and variables. Where one side lacks it, a rank's are no stand-in."""
+"""What only a launcher says: its arguments and variables. Where a side lacks it, a rank's are no stand-in."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sglang_probe.timeline.model import Run
 
 SPEAKERS: Final = ("launcher", "ranks", "detokenizer or another process")
 """Who says what a run was made of: the first of them that left a file."""
+LAUNCHER: Final = SPEAKERS[0]
 ONLY_ITS: Final = frozenset({"arguments given", "variables"})
 """Groups of facts that differ between a launcher and its children by nature: it sets variables for them."""
 USED: Final = "used"
@@ -22,7 +23,7 @@ MANY: Final = 4
 
 
 class Lack(NamedTuple):
-    """Sides that lack the process that speaks for another side."""
+    """Sides that lack the process that speaks for another side; none is named where all lack the launcher."""
 
     sides: tuple[str, ...]
     what: str
@@ -30,6 +31,8 @@ class Lack(NamedTuple):
     @property
     def reason(self) -> str:
         """Return why a fact is not compared."""
+        if not self.sides:
+            return f"not compared: no side has its {self.what}'s file"
         lack = "lacks its" if len(self.sides) == 1 else "lack their"
         return f"not compared: {listed(self.sides, MANY)} {lack} {self.what}"
 
@@ -43,11 +46,12 @@ class Lack(NamedTuple):
 
 
 def lack_of(runs: Sequence[Run]) -> Lack | None:
-    """Return which sides lack the speaker that another side has; None where all are alike."""
+    """Return which sides lack the speaker that another side has, or all the launcher; None where nothing is lacking."""
     speakers = [_speaker(run) for run in runs]
     best = min(speakers)
     if best == max(speakers):
-        return None
+        events = all(run.source == "events" for run in runs)  # no log has a launcher's file
+        return Lack((), LAUNCHER) if best and events else None
     sides = (name for name, one in zip(names_of(len(runs)), speakers, strict=True) if one != best)
     return Lack(tuple(sides), SPEAKERS[best])
 

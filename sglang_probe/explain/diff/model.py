@@ -186,6 +186,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     category_delta_bytes: int | None = None
     delta_tokens: int | None = None
     delta_free_bytes: int | None = None
+    """On the candidate's tightest rank; on the fullest device where a side has no such rank."""
     delta_ready_s: float | None = None
     """Of one start each: how long a start takes varies by itself."""
     says: str

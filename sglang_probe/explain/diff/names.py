@@ -27,6 +27,11 @@ CATEGORIES: Final = {
 """As the tables call them: a test holds these to the report's."""
 
 
+def called(name: str) -> str:
+    """Return a side as a sentence names it: `the baseline`, or `A`."""
+    return f"the {name}" if name in PAIR else name
+
+
 def names_of(count: int) -> tuple[str, ...]:
     """Return what the sides are called: A, B, C... (A1 after Z) where they are more than a pair."""
     if count == len(PAIR):

@@ -50,6 +50,7 @@ BY_NATURE: Final[tuple[Natural, ...]] = (
     _natural(ARGUMENTS, r"(--)?(.*[-_])?ports?", "a port is whichever was free"),
     _natural(ARGUMENTS, r"(--)?dist[-_]init[-_]addr", "its port on loopback is whichever was free", when=_on_loopback),
     _natural(["arguments effective"], "random_seed", "drawn anew where it is not given", when=_nobody_gave),
+    _natural(["variables"], "SGLANG_RUN_ID", "SGLang gives every start its own"),
     _natural(["variables"], r"SGLANG_PROBE(_.*)?", "settings and paths of the probe's own"),
     _natural(["versions"], r"probe|wrapt|structlog", "of the probe: SGLang does not use it", listed=True),
     _natural(["machine"], ".*", "the name of a machine costs no memory", listed=True),

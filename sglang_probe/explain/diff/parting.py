@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from sglang_probe.explain.diff.alike import brief
 from sglang_probe.explain.diff.links import name_of
 from sglang_probe.explain.diff.model import Cause, Row
-from sglang_probe.explain.diff.names import PAIR
+from sglang_probe.explain.diff.names import PAIR, called
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.ranks import Key, by_label, keyed_steps
 from sglang_probe.explain.diff.shortage import pool_proof
@@ -37,7 +37,7 @@ def phase_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]
     if worse is None:
         return None
     failed, other = runs[worse], runs[1 - worse]
-    where = _where(failed, other, names[worse], names[1 - worse])
+    where = _where(failed, other, called(names[worse]), called(names[1 - worse]))
     pool = pool_proof(failed, other, rows)
     if pool is not None:
         return Cause(
@@ -63,6 +63,15 @@ def phase_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]
         explains=True if settled else False if not real else None,
         says="; ".join(says),
     )
+
+
+def parting(runs: tuple[Run, Run], names: Sequence[str] = PAIR) -> Cause | None:
+    """Return where the runs part, and no more: for where the reason is proven already."""
+    worse = _earlier(runs)
+    if worse is None:
+        return None
+    says = _where(runs[worse], runs[1 - worse], called(names[worse]), called(names[1 - worse]))
+    return Cause(side=names[1], part="phase", explains=None, says=says)
 
 
 def _blame(real: Sequence[Row]) -> str:
@@ -93,8 +102,10 @@ def _where(failed: Run, other: Run, name: str, other_name: str) -> str:
         return f"both {'end' if failed.outcome == 'died' else 'fail'} in {phase}{reason}"
     who = f" on {failed.failed_label}" if failed.failed_label else ""
     verb = "dies" if failed.outcome == "died" else "fails"
+    if other.outcome == "unknown" and not _passed(other, failed.failed_phase):
+        return f"{name} {verb} in {phase}{who}{reason}, and how {other_name} ended is not known"
     passed = "passed it" if _passed(other, failed.failed_phase) else "did not end there"
-    return f"they part in {phase}: the {name} {verb} there{who}{reason}, the {other_name} {passed}"
+    return f"they part in {phase}: {name} {verb} there{who}{reason}, {other_name} {passed}"
 
 
 def _passed(run: Run, phase: str | None) -> bool:

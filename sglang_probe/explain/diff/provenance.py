@@ -21,12 +21,11 @@ TOLD_APART: Final = frozenset({"sglang", "driver"})
 MOVED: Final = "moved, absent, or not loaded on the other side"
 
 
-def provenance_rows(runs: Sequence[Run], *, everything: bool = False) -> tuple[Row, ...]:
-    """Return the facts in which the sides differ; with `everything` those too in which they do not."""
+def provenance_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
+    """Return all facts: those in which the sides differ, and those in which they do not."""
     lack = lack_of(runs)
     rows = sorted(_facts(runs, fold=lack is None), key=lambda row: GROUPS.index(row.group))
-    judged = following([not_compared(_judged(row, rows), lack) for row in rows])
-    return tuple(row for row in judged if row.differs or everything)
+    return tuple(following([not_compared(_judged(row, rows), lack) for row in rows]))
 
 
 def _judged(row: Row, rows: Sequence[Row]) -> Row:

@@ -29,9 +29,10 @@ def sentences(
     experiment: Experiment | None,
     causes: Sequence[Cause],
     *,
+    tightest: str | None,
     whole: bool,
 ) -> Iterator[str]:
-    """Yield all sentences of a pair; `whole`: nothing of a side was left out of the comparison."""
+    """Yield all sentences of a pair; `tightest`: the candidate's; `whole`: nothing of a side was left out."""
     real = counted(rows)
     nothing = NOTHING if whole and not any(row.differs for row in rows) else NOTHING_COUNTS
     known = not any(run.outcome in UNKNOWN for run in runs)
@@ -52,7 +53,7 @@ def sentences(
         yield f"changed{' too' if len(news) < len(real) else ''}: {changed}"
     if found is not None and found.delta_bytes:
         yield from _cost(found, above)
-    yield from _free(runs, ranks)
+    yield from _free(runs, ranks, tightest)
     if found is not None and causes and not leading and experiment is None:
         yield "no part alone explains it"
 
@@ -79,14 +80,15 @@ def _cost(found: Arithmetic, above: Sequence[str]) -> Iterator[str]:
     yield f"{said}: {told_parts or 'no part of 0.001'}"
 
 
-def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff]) -> Iterator[str]:
-    """Yield what the memory that is free at the end changed by, where it did so most, and who has it now."""
+def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff], tightest: str | None) -> Iterator[str]:
+    """Yield what the memory that is free at the end changed by on the tightest rank, and who has it now; where it is
+    the same there, on the rank where it changed most."""
     if any(run.outcome != "ready" for run in runs):
         return
     changed = [(row, rank) for rank in ranks for row in rank.ledger if row.category == "free" and row.delta_bytes]
     if not changed:
         return
-    free, rank = max(changed, key=lambda one: abs(one[0].delta_bytes or 0))
+    free, rank = max(changed, key=lambda one: (one[1].label == tightest, abs(one[0].delta_bytes or 0)))
     before, after = free.bytes
     others = [row for row in rank.ledger if row.category != "free" and row.delta_bytes is not None]
     parts = list(_more_or_less(others, _milli(free)))

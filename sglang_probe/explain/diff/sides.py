@@ -23,7 +23,7 @@ def _side(name: str, run: Run) -> Side:
     seat = Subject(run).tightest
     ranks = ranks_of(run)
     budget = Budget() if seat is None else seat.budget
-    free = [_last_free(rank) for rank in ranks]
+    free = [last_free(rank) for rank in ranks]
     return Side(
         name=name,
         run_id=run.run_id,
@@ -79,7 +79,7 @@ def reached(budget: Budget, token: int | None) -> int | None:
     return budget.result
 
 
-def _last_free(rank: Process) -> int | None:
+def last_free(rank: Process) -> int | None:
     """Return what was free at the last reading; on a CPU it is the host's and no number of the run."""
     if is_cpu(rank):
         return None

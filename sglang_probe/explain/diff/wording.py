@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sglang_probe.explain.diff.arguments import field_of
+from sglang_probe.explain.diff.arguments import FOUND, field_of
 from sglang_probe.explain.diff.model import Row
 from sglang_probe.explain.diff.names import names_of
 from sglang_probe.explain.diff.structured import CUT, LONGEST, apart, brief, differing
@@ -107,8 +107,8 @@ DEFAULT: Final = "SGLang's default fraction"
 
 
 def is_default_fraction(row: Row) -> bool:
-    """Say whether a row is the fraction that SGLang finds where nobody gives one."""
-    return (row.group, row.key) == ("arguments effective", "mem_fraction_static")
+    """Say whether a row is the fraction that SGLang finds where nobody gives one; it must be known that nobody did."""
+    return (row.group, row.key, row.why) == ("arguments effective", "mem_fraction_static", FOUND)
 
 
 def short(function: str) -> str:

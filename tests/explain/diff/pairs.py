@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,14 @@ SECOND = DATA / "h200-x2-sglang-0.5.14-failures"
 EXPERIMENTS = DATA / "h200-x2-sglang-0.5.14-experiments"
 RECORDED = tuple(sorted(path for base in (FIRST, SECOND) for path in base.iterdir() if path.is_dir()))
 GIB = 1 << 30
+
+BARE = Shape(fraction=0.5, context=0, communicator=0, allreduce=0, weights=0, bytes_per_token=1)
+LESS = 1_073_741  # of which half is half a thousandth of a GiB
+OUTWEIGHED = (
+    [BARE, replace(BARE, context=LESS - 1, allreduce=1)],
+    [replace(BARE, communicator=LESS + 1, max_total_tokens=1)],
+)
+"""Two runs whose pre-load memory is the same, and whose parts of it differ and outweigh each other."""
 
 
 @functools.cache

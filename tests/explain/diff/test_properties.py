@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sglang_probe.collect import InputError, read
@@ -25,7 +25,7 @@ from sglang_probe.timeline import build
 from sglang_probe.timeline.model import Run
 from tests.collect.building import Host, line_of
 from tests.collect.starting import Shape, launch
-from tests.explain.diff.pairs import GIB, RECORDED, made, recorded
+from tests.explain.diff.pairs import GIB, OUTWEIGHED, RECORDED, made, recorded
 from tests.timeline.making import unknowable
 
 ROLES = ["dist.init", "weights.load", "kv.profile", "kv.pool", "attention.init", "graph.capture"]
@@ -128,6 +128,7 @@ def test_any_run_differs_from_itself_in_nothing(one: list[Shape]) -> None:
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(starts, starts)
+@example(*OUTWEIGHED)
 def test_any_two_runs_mirror_each_other_and_re_add(one: list[Shape], other: list[Shape]) -> None:
     mirrors(made(*one), made(*other, run_id="two"))
 

@@ -13,13 +13,14 @@ from sglang_probe.collect import read
 from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.diff.model import Diff, Row
 from sglang_probe.explain.diff.sentences import NOTHING_COUNTS
+from sglang_probe.explain.diff.wording import is_default_fraction
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.subject import Subject
 from sglang_probe.figures import GIB, fraction, gib, number
 from sglang_probe.timeline import build
 from sglang_probe.timeline.model import Device, Kv, Run
-from tests.explain.diff.pairs import EXPERIMENTS, FIRST, SECOND, recorded, with_workers
+from tests.explain.diff.pairs import EXPERIMENTS, FIRST, RECORDED, SECOND, recorded, with_workers
 from tests.timeline.making import unknowable
 
 
@@ -245,9 +246,70 @@ def test_what_is_in_effect_is_compared_without_a_launcher() -> None:
     assert ["mem_fraction_static"] == [row.key for row in real(found)]
 
 
-def file_of(directory: Path, label: str) -> Iterator[Path]:
-    """Yield the files of one rank."""
+def test_a_launchers_file_alone_differs_from_its_own_run_in_nothing_that_counts() -> None:
+    found = compare((alone(SECOND / "car", None), recorded(SECOND / "car")))
+
+    assert [] == real(found)
+    assert (f"{NOTHING_COUNTS}, as far as both were recorded",) == found.says
+
+
+def test_a_launchers_file_alone_differs_in_what_was_given_otherwise_and_nothing_else() -> None:
+    found = compare((alone(FIRST / "car", None), recorded(FIRST / "lowfrac")))
+
+    assert ["--mem-fraction-static"] == [row.key for row in real(found)]
+    assert "the only recorded difference that counts: --mem-fraction-static not given -> 0.03" in found.says[0]
+
+
+def test_two_ranks_alone_say_no_variables_and_what_the_budget_proves_is_said_first() -> None:
+    found = compare((alone(FIRST / "car", "TP0"), alone(FIRST / "lowfrac", "TP0")))
+
+    assert ["mem_fraction_static"] == [row.key for row in real(found)]
+    assert found.says[0].startswith("mem_fraction_static 0.909 -> 0.030 explains the outcome")
+    assert not any("cannot be told" in said or "default" in said for said in found.says)
+    assert any("not compared: no side has its launcher's file" in note for note in found.notes)
+
+
+def test_sglangs_default_fraction_is_one_that_is_known_not_to_have_been_given() -> None:
+    car, nocar = recorded(FIRST / "car"), recorded(FIRST / "nocar")
+    other = msgspec.structs.replace(
+        nocar.provenance, effective={**(nocar.provenance.effective or {}), "mem_fraction_static": 0.8}
+    )
+    unsaid = msgspec.structs.replace(other, given=None)
+
+    (known,) = _fractions(compare((car, msgspec.structs.replace(nocar, provenance=other))))
+    (unknown,) = _fractions(compare((car, msgspec.structs.replace(nocar, provenance=unsaid))))
+    assert [True, False] == [is_default_fraction(known), is_default_fraction(unknown)]
+
+
+def test_a_proof_stands_above_where_two_failures_part() -> None:
+    found = diff(FIRST / "lowfrac", SECOND / "oom-capture")
+
+    assert "explains the outcome" in found.says[0]
+    assert any(said.startswith("they part in kv.profile") for said in found.says[1:])
+    assert not any("cannot be told" in said for said in found.says)
+
+
+def test_a_matrix_calls_its_sides_by_their_letters() -> None:
+    found = compare([recorded(path) for path in (SECOND / "car", *RECORDED)])
+    said = [*found.says, *(cause.says for cause in found.causes)]
+
+    assert any("with A's value" in one for one in said)
+    assert [] == [one for one in said if re.search("baseline|candidate", one)]
+
+
+def _fractions(found: Diff) -> list[Row]:
+    return [row for row in found.provenance if row.key == "mem_fraction_static"]
+
+
+def alone(directory: Path, label: str | None) -> Run:
+    """Return what one file of a run says: that of a rank, or of the launcher where no label is given."""
+    (run,) = build(read([str(next(file_of(directory, label)))]), alive=unknowable).runs
+    return run
+
+
+def file_of(directory: Path, label: str | None) -> Iterator[Path]:
+    """Yield the files of one rank; of the launcher where no label is given."""
     for file in directory.glob("*.jsonl"):
         (run,) = build(read([str(file)]), alive=unknowable).runs
-        if any(process.label == label for process in run.processes):
+        if any(process.label == label and (label or process.role == "launcher") for process in run.processes):
             yield file
