@@ -9,6 +9,7 @@ from sglang_probe.explain.feasible import Bound, highest_of
 from sglang_probe.explain.formula import Terms, deducted, terms_of
 from sglang_probe.explain.plan.after import After, after_of
 from sglang_probe.explain.plan.model import CannotPlan, NoBudget, Source
+from sglang_probe.explain.plan.ran_out import RanOut, ran_out_of
 from sglang_probe.explain.plan.server import Server, is_latent, server_of
 from sglang_probe.explain.plan.tenants import Own, locals_of, tenants_of
 from sglang_probe.explain.reserve import Knobs, Variant, variant_of
@@ -102,6 +103,8 @@ class Facts(NamedTuple):
     after: After
     own: After
     """What this run measured itself: `after` may have parts of another run's."""
+    ran_out: RanOut | None = None
+    """The out-of-memory error that it failed with."""
     like: Source | None = None
     borrowed: dict[str, str] = {}  # noqa: RUF012 - never changed
     """Which numbers are that run's, and the rule by which each was moved to this run's settings."""
@@ -206,6 +209,7 @@ def facts_of(run: Run) -> Facts:
         verified=seat.budget.verified,
         after=after,
         own=after,
+        ran_out=ran_out_of(subject),
     )
     whole = after._replace(beside=_beside(facts))
     return facts._replace(after=whole, own=whole, slots_replay=_slots_replay(facts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.plan.early import failed_early, settings_in
 from sglang_probe.explain.plan.facts import Facts, facts_of
 from sglang_probe.explain.plan.forward import outlook
@@ -14,9 +15,11 @@ from sglang_probe.explain.plan.leaning import assumptions, repeated
 from sglang_probe.explain.plan.like import nothing_borrowed, with_like
 from sglang_probe.explain.plan.model import Against, CannotPlan, End, NoBudget, Number, Plan
 from sglang_probe.explain.plan.numbers import numbers_of, own_outlook
+from sglang_probe.explain.plan.ran_out import ran_out_of
 from sglang_probe.explain.plan.room import levers_of
 from sglang_probe.explain.plan.wishes import resolve
-from sglang_probe.explain.plan.words import says, stands_in
+from sglang_probe.explain.plan.words import ran_out_itself, says, stands_in
+from sglang_probe.explain.subject import Subject
 from sglang_probe.timeline.model import Run
 
 NOTHING: Final = Wishes()
@@ -59,7 +62,8 @@ def plan(
     notes = () if theirs is not None else tuple(repeated(facts, asked, kept))
     lent = None if like is None or told is not None else nothing_borrowed(facts, facts_of_or_refuse(like))
     stands = None if told is None else stands_in(run, facts)
-    answer = [*([stands] if stands else []), *says(resolved, wishes), *([lent] if lent else [])]
+    again = None if told is None or asked != told or resolved.starts is False else _ran_out(run)
+    answer = [one for one in (stands, *says(resolved, wishes), again, lent) if one is not None]
     low, high = (_end(resolved.frame, one) for one in (resolved.ends or (None, None)))
     return Plan(
         run=facts.source,
@@ -69,7 +73,7 @@ def plan(
         wishes=resolved.wishes,
         lowest=low,
         highest=high,
-        starts=resolved.starts,
+        starts=resolved.starts if again is None else False,
         says=tuple(answer),
         formula=facts.formula,
         replays=replays(facts),
@@ -102,6 +106,15 @@ def _planned_from(run: Run, like: Run | None) -> tuple[Facts, Inputs | None]:
         stand_in = facts_of_or_refuse(like)
         return stand_in, settings_in(run, stand_in)
     return (facts if like is None else with_like(facts, facts_of_or_refuse(like))), None
+
+
+def _ran_out(run: Run) -> str | None:
+    """Say that a run which another stands in for ran out of memory itself, where the plan of it would start."""
+    found = ran_out_of(Subject(run))
+    if found is None:
+        return None
+    by = "" if found.short is None else f", by {mib(found.short)}"
+    return f"But {ran_out_itself(run.run_id, found)} with these settings{by}: the plan does not account for that."
 
 
 def facts_of_or_refuse(run: Run) -> Facts:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sglang_probe.explain.feasible import Interval, at_most
+from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.plan.advice import advised, interval_for
 from sglang_probe.explain.plan.early import failed_early
 from sglang_probe.explain.plan.facts import Facts
 from sglang_probe.explain.plan.forward import Outlook, outlook
 from sglang_probe.explain.plan.frame import Frame
-from sglang_probe.explain.plan.inputs import Wishes
+from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.model import Wish
+from sglang_probe.explain.plan.ran_out import RanOut
 from sglang_probe.explain.plan.wishes import (
     HOW,
     Resolved,
@@ -48,6 +50,7 @@ def says(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
         yield from _empty(resolved, wishes)
     elif planned.tokens is None:
         yield _without_tokens(resolved)
+        yield from _ran_out(resolved) if planned.runs_out else ()
     else:
         yield from _tokens(resolved)
     for wish in resolved.wishes:
@@ -142,15 +145,53 @@ def _tokens(resolved: Resolved) -> Iterator[str]:
         )
     if planned.context is not None and planned.tokens is not None and planned.tokens < planned.context:
         yield f"Not one request of the full context length fits: it may have {number(planned.context)} tokens."
-    if planned.free is None:
+    if planned.runs_out:
+        yield from _ran_out(resolved)
+    elif planned.free is None:
         yield f"What stays free after the start is unknown: {unknown_free(frame)}."
     elif planned.free >= 0:
         yield f"{least}{gib(planned.free)} GiB stay free after the start."
     else:
+        yield _would_run_out(-planned.free)
+    if planned.unexplained is not None and not planned.runs_out and frame.facts.ran_out is not None:
         yield (
-            "But it would run out of memory before it is ready: attention, graphs and what else comes after the pools"
-            f" need {gib(-planned.free)} GiB more than is left."
+            f"But {ran_out_itself(frame.facts.source.run_id, frame.facts.ran_out)}, where by the same sum"
+            f" {gib(planned.unexplained)} GiB would have stayed free: something took them that the plan does not know"
+            " (see `explain`)."
         )
+
+
+def _would_run_out(short: int) -> str:
+    return (
+        "But it would run out of memory before it is ready: attention, graphs and what else comes after the pools"
+        f" need {gib(short)} GiB more than is left."
+    )
+
+
+def _ran_out(resolved: Resolved) -> Iterator[str]:
+    """What a run did that ran out of memory, and whether the plan's sum has it."""
+    planned, facts = resolved.outlook, resolved.frame.facts
+    if facts.ran_out is None:
+        return
+    by = "" if facts.ran_out.short is None else f", by {mib(facts.ran_out.short)}"
+    same = resolved.frame.inputs == Inputs() and planned.fraction == facts.fraction
+    yield f"But {ran_out_itself('this run', facts.ran_out)}{' with these settings' if same else ''}{by}."
+    if planned.freed and planned.freed < 0:
+        yield f"What is planned takes {mib(-planned.freed)} more."
+    elif not same:
+        yield f"What is planned frees {f'only {mib(planned.freed)}' if planned.freed else 'none of it'}."
+    if planned.free is not None and planned.free < 0:
+        yield f"By the plan's sum {gib(-planned.free)} GiB more are needed after the pools than is left."
+    elif planned.unexplained is not None:
+        yield (
+            f"The plan does not account for that: by its sum {gib(planned.free)} GiB would stay free, so something took"
+            " memory that it does not know (see `explain`)."
+        )
+
+
+def ran_out_itself(run: str, ran_out: RanOut) -> str:
+    """Say that a run ran out of memory."""
+    return f"{run} itself ran out of memory in {ran_out.phase}"
 
 
 def _wish(wish: Wish, planned: Outlook) -> str:
