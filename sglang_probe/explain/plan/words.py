@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sglang_probe.explain.feasible import Interval, at_most
+from sglang_probe.explain.feasible import Interval
 from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.plan.advice import advised, interval_for
 from sglang_probe.explain.plan.early import failed_early
 from sglang_probe.explain.plan.facts import Facts
 from sglang_probe.explain.plan.forward import Outlook, outlook
 from sglang_probe.explain.plan.frame import Frame
+from sglang_probe.explain.plan.head_room import above_bound, of_reserve
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.model import Wish
 from sglang_probe.explain.plan.ran_out import RanOut
@@ -18,8 +19,6 @@ from sglang_probe.explain.plan.wishes import (
     HOW,
     Resolved,
     ends_of,
-    has_tokens,
-    most,
     unknown_free,
     unknown_tokens,
 )
@@ -55,10 +54,9 @@ def says(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
         yield from _tokens(resolved)
     for wish in resolved.wishes:
         yield _wish(wish, planned)
-    above = list(_above_reserve(resolved))
     if wishes.any and not impossible:
         yield from _between(resolved)
-    yield from above or _short_of_reserve(resolved)
+    yield from of_reserve(resolved)
     yield from _may_not_divide(resolved.frame)
 
 
@@ -104,15 +102,8 @@ def _room(frame: Frame, planned: Outlook) -> Iterator[str]:
 
 
 def _why(interval: Interval | None) -> str:
-    if interval is None or interval.highest is None:
-        return ", a little more than the least"
-    top, needs = at_most(interval.highest.fraction), gib(interval.highest.needs_bytes)
-    if interval.highest.basis == "assumed":
-        return (
-            f": above {top} less is left than the {needs} GiB that {interval.highest.whose} rule of thumb sets aside"
-            " for graphs and activations"
-        )
-    return f": above {top} less is left than the {needs} GiB that the start itself took after the KV pools"
+    above = None if interval is None else above_bound(interval)
+    return ", a little more than the least" if above is None else f": {above}"
 
 
 def _without_tokens(resolved: Resolved) -> str:
@@ -238,34 +229,6 @@ def _between(resolved: Resolved) -> Iterator[str]:
 def _end(planned: Outlook) -> str:
     tokens = "tokens unknown" if planned.tokens is None else f"{number(planned.tokens)} tokens"
     return tokens if planned.free is None else f"{tokens}, {gib(planned.free)} GiB free"
-
-
-def _above_reserve(resolved: Resolved) -> Iterator[str]:
-    """From which of the fractions that do it on less stays free than SGLang's reserve for activations."""
-    frame, ends = resolved.frame, resolved.ends
-    if ends is None or ends.high is None:
-        return
-    low, high = outlook(frame, ends.low), outlook(frame, ends.high)
-    reserve = low.activations
-    if reserve is None or low.free is None or high.free is None or not high.free < reserve <= low.free:
-        return
-    last = most(frame, reserve)
-    if last is not None:
-        yield (
-            f"Above {fraction(last)} less stays free than the {gib(reserve)} GiB that SGLang's own rule of thumb"
-            " reserves for the activations of serving."
-        )
-
-
-def _short_of_reserve(resolved: Resolved) -> Iterator[str]:
-    """Whether the plan itself keeps less free than that."""
-    planned = resolved.outlook
-    free, reserve = planned.free, planned.activations
-    if has_tokens(planned) and free is not None and reserve is not None and 0 <= free < reserve:
-        yield (
-            f"What stays free is {gib(reserve - free)} GiB less than the {gib(reserve)} that SGLang's own rule of thumb"
-            " reserves for the activations of serving: a large prefill may run out of memory."
-        )
 
 
 def _may_not_divide(frame: Frame) -> Iterator[str]:
