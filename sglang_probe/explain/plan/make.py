@@ -22,6 +22,7 @@ from sglang_probe.explain.plan.words import ran_out_itself, says, stands_in
 from sglang_probe.explain.subject import Subject
 from sglang_probe.timeline.model import Run
 
+NO_LEVER: Final = "None of the single changes that can be planned makes room for that."
 NOTHING: Final = Wishes()
 ASSUMED: Final = frozenset({"activations_bytes", "spare_bytes"})
 """Numbers that no run measures."""
@@ -63,7 +64,9 @@ def plan(
     lent = None if like is None or told is not None else nothing_borrowed(facts, facts_of_or_refuse(like))
     stands = None if told is None else stands_in(run, facts)
     again = None if told is None or asked != told or resolved.starts is False else _ran_out(run)
-    answer = [one for one in (stands, *says(resolved, wishes), again, lent) if one is not None]
+    levers = levers_of(facts, resolved, wishes) if resolved.holds is False else ()
+    nothing = NO_LEVER if resolved.holds is False and not levers else None
+    answer = [one for one in (stands, *says(resolved, wishes), again, nothing, lent) if one is not None]
     low, high = (_end(resolved.frame, one) for one in (resolved.ends or (None, None)))
     return Plan(
         run=facts.source,
@@ -78,7 +81,7 @@ def plan(
         formula=facts.formula,
         replays=replays(facts),
         numbers=numbers,
-        levers=levers_of(facts, resolved, wishes) if resolved.holds is False else (),
+        levers=levers,
         assumptions=(*notes, *assumptions(facts, resolved, numbers)),
         against=() if other is None else tuple(_against(numbers, other)),
         other=None if other is None else other.source,

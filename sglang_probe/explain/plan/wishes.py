@@ -61,7 +61,7 @@ def resolve(facts: Facts, inputs: Inputs, wishes: Wishes) -> Resolved:
     frame = frame_of(facts, inputs)
     fraction, rule = fraction_of(facts, inputs)
     if wishes.any and inputs.mem_fraction_static is None:
-        fraction, rule = _solved(frame, wishes), "solved"
+        fraction, rule = solved(frame, wishes), "solved"
     planned = outlook(frame, fraction)
     ends = ends_of(frame, wishes) if wishes.any else None
     return Resolved(frame, planned, rule, tuple(_wishes(planned, wishes)), starts(planned), ends)
@@ -120,7 +120,12 @@ def has_tokens(planned: Outlook) -> bool:
     return bool(planned.tokens) or (planned.tokens is None and (planned.rest or 0) > 0)
 
 
-def _solved(frame: Frame, wishes: Wishes) -> float:
+def solved(frame: Frame, wishes: Wishes) -> float:
+    """Return the fraction that just does what is wished, or where none does the nearest to it.
+
+    Raises:
+        CannotPlan: what is wished for hangs on a number that is not known.
+    """
     highest = (GRID - 1) / GRID
     best = outlook(frame, highest)
     if wishes.tokens is not None or wishes.concurrency is not None:
