@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sglang_probe.explain.phrases import mib
-from sglang_probe.explain.plan.early import failed_early, settings_in
+from sglang_probe.explain.plan.early import failed_early, settings_in, with_own_tenants, without_tenants
 from sglang_probe.explain.plan.facts import Facts, facts_of
 from sglang_probe.explain.plan.forward import outlook
 from sglang_probe.explain.plan.frame import Frame
@@ -62,7 +62,8 @@ def plan(
     numbers = tuple(numbers_of(facts, resolved))
     notes = () if theirs is not None else tuple(repeated(facts, asked, kept))
     lent = None if like is None or told is not None else nothing_borrowed(facts, facts_of_or_refuse(like))
-    stands = None if told is None else stands_in(run, facts)
+    given_back = None if told is None or inputs is None else without_tenants(told, inputs)
+    stands = None if told is None else stands_in(run, facts, alone=given_back is not None)
     again = None if told is None or asked != told or resolved.starts is False else _ran_out(run)
     levers = levers_of(facts, resolved, wishes) if resolved.holds is False else ()
     nothing = NO_LEVER if resolved.holds is False and not levers else None
@@ -72,7 +73,7 @@ def plan(
         run=facts.source,
         like=facts.like,
         stands_for=None if told is None else run.run_id,
-        changes=changes(facts, kept),
+        changes=with_own_tenants(changes(facts, kept), given_back),
         wishes=resolved.wishes,
         lowest=low,
         highest=high,

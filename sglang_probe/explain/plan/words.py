@@ -26,11 +26,11 @@ from sglang_probe.figures import counted, fraction, gib, number
 from sglang_probe.timeline.model import Run
 
 
-def stands_in(run: Run, facts: Facts) -> str:
-    """Say that another run stands in for one that failed too early."""
+def stands_in(run: Run, facts: Facts, *, alone: bool) -> str:
+    """Say that another run stands in for one that failed too early; `alone`: without the others on its cards."""
     return (
         f"{failed_early(run).removeprefix('run ')}. So this is a start of {facts.source.run_id} with the settings of"
-        f" {run.run_id} and what others held on its cards."
+        f" {run.run_id}{', without' if alone else ' and'} what others held on its cards."
     )
 
 
