@@ -63,7 +63,10 @@ class Facts(NamedTuple):
     custom_all_reduce_bytes: int | None
     communicators_bytes: int | None
     weights: int | None
+    weights_torch: int | None
+    """What torch holds of them; None where it is not known, or more than their load cost."""
     draft_weights: int | None
+    draft_weights_torch: int | None
     draft_first: bool
     """Whether the draft was loaded before the budget was computed."""
     has_draft: bool
@@ -180,7 +183,9 @@ def facts_of(run: Run) -> Facts:
         custom_all_reduce_bytes=None if process.pre_load is None else process.pre_load.custom_allreduce_bytes,
         communicators_bytes=None if process.pre_load is None else process.pre_load.communicators_bytes,
         weights=target.weights_bytes,
+        weights_torch=_torch(target),
         draft_weights=None if draft is None else draft.weights_bytes,
+        draft_weights_torch=None if draft is None else _torch(draft),
         draft_first=_before_budget(process, "weights.load", "draft"),
         has_draft=draft is not None,
         graphs_first=_before_budget(process, "graph.capture", target.worker),
@@ -213,6 +218,11 @@ def facts_of(run: Run) -> Facts:
     )
     whole = after._replace(beside=_beside(facts))
     return facts._replace(after=whole, own=whole, slots_replay=_slots_replay(facts))
+
+
+def _torch(worker: Worker) -> int | None:
+    cost, torch = worker.weights_bytes, worker.weights_torch_bytes
+    return torch if cost is not None and torch is not None and 0 < torch <= cost else None
 
 
 def _graphs_off(told: Told) -> bool:
