@@ -98,11 +98,12 @@ def _lever(one: Try, resolved: Resolved, wishes: Wishes, facts: Facts) -> Lever 
         return None
     enough = None if helped is None else _all_hold(planned, wishes)
     where = "" if planned.fraction == tried.fraction else f" at {fraction(planned.fraction)}"
-    said = "what it frees was not measured" if helped is None else _gain(tried, same)
+    gains = planned if _is_full(tried) else same  # of another fraction the budget is no gain, what stays free is
+    said = "what it frees was not measured" if helped is None else _gain(tried, gains)
     return Lever(
         flag=one.flag,
         value=one.value,
-        gain_bytes=None if helped is None else _gained(tried, same),
+        gain_bytes=None if helped is None else _gained(tried, gains),
         gain_tokens=_less(planned.tokens, tried.tokens),
         enough=enough,
         basis=one.basis,

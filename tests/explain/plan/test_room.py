@@ -7,7 +7,7 @@ import pytest
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.make import NO_LEVER, plan
 from sglang_probe.explain.plan.model import Plan
-from tests.explain.plan.making import CAR, GIB, recorded
+from tests.explain.plan.making import CAR, GIB, recorded, recordings
 
 FAILURES = "h200-x2-sglang-0.5.14-failures"
 FAILED_CAR = f"{FAILURES}/car"
@@ -60,3 +60,13 @@ def test_for_memory_that_is_to_stay_free_smaller_tokens_are_no_room(free: int) -
     made = plan(recorded(CAR), Inputs(mem_fraction_static=0.9), Wishes(free_bytes=free))
 
     assert "--kv-cache-dtype" not in flags(made)
+
+
+@pytest.mark.parametrize("tokens", [1_000, 4_000_000, 9_000_000])
+@pytest.mark.parametrize("free", [None, 20 * GIB, 200 * GIB])
+@pytest.mark.parametrize("name", recordings())
+def test_no_change_gains_less_than_nothing(name: str, tokens: int, free: int | None) -> None:
+    asked = Inputs(token_bytes=1 << 15, tp=4, cuda_graph_max_bs=512)
+    for inputs in (asked, asked._replace(tp=None), asked._replace(mem_fraction_static=0.996)):
+        for lever in plan(recorded(name), inputs, Wishes(tokens=tokens, free_bytes=free)).levers:
+            assert lever.flag == "--mem-fraction-static" or (lever.gain_bytes or 0) >= 0, lever
