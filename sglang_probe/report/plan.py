@@ -11,7 +11,7 @@ from sglang_probe.explain.plan.inputs import FLAGS
 from sglang_probe.explain.plan.model import Against, Change, Number, Plan, Source, Unit
 from sglang_probe.explain.plan.names import name_of
 from sglang_probe.explain.scaling import RULES
-from sglang_probe.figures import UNKNOWN, counted, fraction, gib, number
+from sglang_probe.figures import UNKNOWN, added, counted, fraction, gib, number
 from sglang_probe.report.budget import worked
 from sglang_probe.report.layout import WIDTH, field, page, paragraph
 from sglang_probe.report.plain import printable
@@ -143,8 +143,19 @@ def _against(rows: Sequence[Against], other: Source, width: int) -> Iterator[Tex
     yield from paragraph(f"Against {_source(other)}", width, hanging=INDENT, style="bold")
     yield Text(f"{'what (memory in GiB)':<{NAME}}{'predicted':>{FIGURE}}{'measured':>{FIGURE}}{'error':>{FIGURE}}")
     for one in rows:
-        figures = (one.predicted, one.measured, one.error)
-        yield Text(f"{_name(one.name):<{NAME}}" + "".join(f"{_figure(one.unit, v):>{FIGURE}}" for v in figures))
+        figures = (*(_figure(one.unit, value) for value in (one.predicted, one.measured)), _error(one))
+        yield Text(f"{_name(one.name):<{NAME}}" + "".join(f"{figure:>{FIGURE}}" for figure in figures))
+
+
+def _error(one: Against) -> str:
+    """Return the error as it comes out of the figures beside it."""
+    if one.predicted is None or one.measured is None:
+        return UNKNOWN
+    if one.unit == "bytes":
+        return added(int(one.predicted), -int(one.measured))
+    if one.unit == "fraction":
+        return f"{float(_figure(one.unit, one.predicted)) - float(_figure(one.unit, one.measured)) + 0:.4f}"
+    return _figure(one.unit, one.error)
 
 
 def _section(title: str, sentences: Sequence[str], width: int) -> list[Text]:

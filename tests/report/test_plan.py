@@ -14,7 +14,7 @@ from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import Plan
 from sglang_probe.explain.plan.names import NAMES
 from sglang_probe.report.plan import plan_text
-from tests.explain.plan.making import CAR, GIB, made_run, recorded
+from tests.explain.plan.making import CAR, GIB, made_run, recorded, recordings
 
 GOLDEN = Path(__file__).parent / "golden"
 ANSI = re.compile("\x1b\\[[0-9;]*m")
@@ -76,3 +76,14 @@ def test_text_of_events_cannot_act_on_the_terminal() -> None:
     text = plan_text(msgspec.structs.replace(made, run=source, other=source, against=made.against, formula=bad))
 
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
+
+
+@pytest.mark.parametrize("other", [name for name in recordings() if name != CAR])
+def test_errors_against_another_run_re_add_as_printed(other: str) -> None:
+    text = plan_text(plan(recorded(CAR), against=recorded(other))).partition("\nAgainst ")[2].partition("\n\n")[0]
+    rows = re.findall(r" +(-?[\d,.]+) +(-?[\d,.]+) +(-?[\d,.]+)$", text, re.MULTILINE)
+
+    assert rows
+    for row in rows:
+        predicted, measured, error = (round(float(figure.replace(",", "")) * 10_000) for figure in row)
+        assert error == predicted - measured, row

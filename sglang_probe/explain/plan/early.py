@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from sglang_probe.explain.plan.facts import Facts
-from sglang_probe.explain.plan.inputs import DEFAULT, Inputs, without_repeats
+from sglang_probe.explain.plan.inputs import DEFAULT, FLAGS, Inputs, without_repeats
 from sglang_probe.explain.plan.like import refuse_another_server
+from sglang_probe.explain.plan.model import Change
 from sglang_probe.explain.plan.server import server_of
 from sglang_probe.explain.plan.tenants import tenants_of
 from sglang_probe.explain.scaling import MOST_SIZES
@@ -58,3 +59,16 @@ def settings_in(run: Run, like: Facts) -> Inputs:
     if not told.effective:
         asked = Inputs(tenants=asked.tenants)
     return without_repeats(like, asked)
+
+
+def without_tenants(own: Inputs, asked: Inputs) -> Change | None:
+    """Return that what others held on the cards of an early failure is asked to be given back; None: it is not."""
+    held = max((own.tenants or {}).values(), default=0)
+    if asked.tenants is None or not held:
+        return None
+    return Change(flag=FLAGS["tenants"], run=held, planned=max(asked.tenants.values(), default=0))
+
+
+def with_own_tenants(changes: tuple[Change, ...], own: Change | None) -> tuple[Change, ...]:
+    """Return the changes from the run that stands in, with those of others' memory from the failure itself."""
+    return changes if own is None else (*(one for one in changes if one.flag != own.flag), own)

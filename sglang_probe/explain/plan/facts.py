@@ -9,6 +9,7 @@ from sglang_probe.explain.feasible import Bound, highest_of
 from sglang_probe.explain.formula import Terms, deducted, terms_of
 from sglang_probe.explain.plan.after import After, after_of
 from sglang_probe.explain.plan.model import CannotPlan, NoBudget, Source
+from sglang_probe.explain.plan.ran_out import RanOut, ran_out_of
 from sglang_probe.explain.plan.server import Server, is_latent, server_of
 from sglang_probe.explain.plan.tenants import Own, locals_of, tenants_of
 from sglang_probe.explain.reserve import Knobs, Variant, variant_of
@@ -62,7 +63,10 @@ class Facts(NamedTuple):
     custom_all_reduce_bytes: int | None
     communicators_bytes: int | None
     weights: int | None
+    weights_torch: int | None
+    """What torch holds of them; None where it is not known, or more than their load cost."""
     draft_weights: int | None
+    draft_weights_torch: int | None
     draft_first: bool
     """Whether the draft was loaded before the budget was computed."""
     has_draft: bool
@@ -102,6 +106,8 @@ class Facts(NamedTuple):
     after: After
     own: After
     """What this run measured itself: `after` may have parts of another run's."""
+    ran_out: RanOut | None = None
+    """The out-of-memory error that it failed with."""
     like: Source | None = None
     borrowed: dict[str, str] = {}  # noqa: RUF012 - never changed
     """Which numbers are that run's, and the rule by which each was moved to this run's settings."""
@@ -177,7 +183,9 @@ def facts_of(run: Run) -> Facts:
         custom_all_reduce_bytes=None if process.pre_load is None else process.pre_load.custom_allreduce_bytes,
         communicators_bytes=None if process.pre_load is None else process.pre_load.communicators_bytes,
         weights=target.weights_bytes,
+        weights_torch=_torch(target),
         draft_weights=None if draft is None else draft.weights_bytes,
+        draft_weights_torch=None if draft is None else _torch(draft),
         draft_first=_before_budget(process, "weights.load", "draft"),
         has_draft=draft is not None,
         graphs_first=_before_budget(process, "graph.capture", target.worker),
@@ -206,9 +214,15 @@ def facts_of(run: Run) -> Facts:
         verified=seat.budget.verified,
         after=after,
         own=after,
+        ran_out=ran_out_of(subject),
     )
     whole = after._replace(beside=_beside(facts))
     return facts._replace(after=whole, own=whole, slots_replay=_slots_replay(facts))
+
+
+def _torch(worker: Worker) -> int | None:
+    cost, torch = worker.weights_bytes, worker.weights_torch_bytes
+    return torch if cost is not None and torch is not None and 0 < torch <= cost else None
 
 
 def _graphs_off(told: Told) -> bool:

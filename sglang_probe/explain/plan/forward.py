@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sglang_probe.explain.formula import Terms
 from sglang_probe.explain.plan.after import scaled_pool
 from sglang_probe.explain.plan.facts import Facts, with_mamba
-from sglang_probe.explain.plan.frame import Frame, or_default, turned_off
+from sglang_probe.explain.plan.frame import Frame, frame_of, or_default, turned_off
 from sglang_probe.explain.plan.inputs import Inputs
 from sglang_probe.explain.reserve import activations_mib
 from sglang_probe.explain.scaling import MIB, SLOT_BYTES, blocks, list_bytes, pool_bytes, request_slots, scaled
@@ -60,10 +60,45 @@ class Outlook(NamedTuple):
     activations: int | None
     unbalanced: tuple[int, int] | None
     """Least and most pre-load memory of ranks that SGLang would find too unequal."""
+    freed: int | None = None
+    """Bytes that it leaves more than the run did where that ran out of memory; None: unknown, or it did not."""
+    runs_out: bool | None = None
+    """Whether it would run out there again, by what is freed."""
+    unexplained: int | None = None
+    """What by the plan's sum the run had left at the end of its start, although it ran out; None: nothing."""
 
 
 def outlook(frame: Frame, fraction: float) -> Outlook:
-    """Return every number at one fraction."""
+    """Return every number at one fraction; of a run that ran out of memory also what it frees."""
+    planned, ran_out = _outlook(frame, fraction), frame.facts.ran_out
+    if ran_out is None:
+        return planned
+    was = _outlook(frame_of(frame.facts, Inputs()), frame.facts.fraction)
+    freed = _freed(frame, was, planned, early=ran_out.early)
+    left = was.free if was.free is not None and was.free >= 0 else None
+    return planned._replace(freed=freed, runs_out=ran_out.lasts(freed), unexplained=left)
+
+
+def _freed(frame: Frame, was: Outlook, planned: Outlook, *, early: bool) -> int | None:
+    """Return how much more it leaves; what is not known of either, and what no input moves, counts as the same."""
+    pairs = [(planned.available, was.available)]
+    if not early:
+        taken = ["kv", "requests", "attention", "beside"]
+        taken += [] if frame.facts.graphs_first else ["graphs"]
+        taken += ["draft_weights"] if frame.facts.has_draft and not frame.facts.draft_first else []
+        pairs += [(getattr(was, name), getattr(planned, name)) for name in taken]
+        fewer = frame.inputs.cuda_graph_max_bs is not None or frame.inputs.draft is False
+        if was.graphs is None and fewer:
+            return None
+    freed = 0
+    for more, less in pairs:
+        if (more is None) != (less is None):
+            return None
+        freed += (more or 0) - (less or 0)
+    return freed
+
+
+def _outlook(frame: Frame, fraction: float) -> Outlook:
     facts = frame.facts
     terms = _terms(frame, fraction)
     rest = None if terms is None else terms.rest_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from sglang_probe.explain.levers import APART
 from sglang_probe.explain.plan.facts import Facts
 from sglang_probe.explain.plan.inputs import Inputs
 from sglang_probe.explain.plan.tenants import unbalanced
@@ -38,8 +39,9 @@ class Frame(NamedTuple):
 def frame_of(facts: Facts, inputs: Inputs) -> Frame:
     """Return everything that the fraction does not move."""
     pre, available = _given_back(facts, inputs)
-    weights = _weights(facts, facts.weights, inputs)
-    draft = 0 if inputs.draft is False else _weights(facts, facts.draft_weights, inputs)
+    weights = _weights(facts, facts.weights, facts.weights_torch, inputs)
+    draft = _weights(facts, facts.draft_weights, facts.draft_weights_torch, inputs)
+    draft = 0 if inputs.draft is False else draft
     graphs = graphs_planned(facts, inputs)
     moved = [_moved(facts.weights, weights, changed=_moves_weights(inputs))]
     if facts.draft_first:
@@ -116,15 +118,22 @@ def turned_off(facts: Facts, inputs: Inputs) -> bool:
     return facts.custom_all_reduce and (inputs.custom_all_reduce is False or inputs.tp == 1)
 
 
-def _weights(facts: Facts, run: int | None, inputs: Inputs) -> int | None:
+def _weights(facts: Facts, run: int | None, torch: int | None, inputs: Inputs) -> int | None:
+    """Return what a load of weights costs: as in `explain`, a quantization is of what torch holds of them, and others'
+    memory that moved meanwhile is none of them."""
     if run is None or not _moves_weights(inputs):
         return run
-    planned = run if inputs.tp is None else scaled(run, split(facts.tp, inputs.tp))
+    held = run if torch is None else torch
+    real = held if run - held > APART else run
+    by = Fraction(1) if inputs.tp is None else split(facts.tp, inputs.tp)
+    planned = run - real + scaled(real, by)
     if inputs.quantization is None:
         return planned
     old = parameter_bytes(facts.quantization, facts.model_dtype)
     new = parameter_bytes(inputs.quantization, facts.model_dtype)
-    return None if old is None or new is None else scaled(planned, new / old)
+    if old is None or new is None:
+        return None
+    return planned - scaled(held, by) + scaled(held, by * new / old)
 
 
 def _token(facts: Facts, inputs: Inputs) -> tuple[Fraction | None, int | None, int | None]:

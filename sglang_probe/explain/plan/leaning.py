@@ -86,6 +86,9 @@ def _of_inputs(facts: Facts, resolved: Resolved) -> Iterator[str]:
                 f"what was free on {unknown} itself is not recorded, so SGLang's minimum stands for it: what comes back"
                 " of others' memory is a bound, the least that it can be"
             )
+    beside = (facts.weights or 0) - (facts.weights_torch or facts.weights or 0)
+    if inputs.quantization is not None and beside > 0:
+        yield f"--quantization: of what torch holds of the weights; {gib(beside)} GiB that their load took beside stay"
     if inputs.custom_all_reduce is True and facts.custom_all_reduce_bytes is None:
         yield "the custom all-reduce's cost was not measured in this run: the plan is without it, so a little high"
     if facts.tp == 1 and inputs.tp is not None:

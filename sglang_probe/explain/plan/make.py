@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sglang_probe.explain.plan.early import failed_early, settings_in
+from sglang_probe.explain.phrases import mib
+from sglang_probe.explain.plan.early import failed_early, settings_in, with_own_tenants, without_tenants
 from sglang_probe.explain.plan.facts import Facts, facts_of
 from sglang_probe.explain.plan.forward import outlook
 from sglang_probe.explain.plan.frame import Frame
@@ -14,11 +15,14 @@ from sglang_probe.explain.plan.leaning import assumptions, repeated
 from sglang_probe.explain.plan.like import nothing_borrowed, with_like
 from sglang_probe.explain.plan.model import Against, CannotPlan, End, NoBudget, Number, Plan
 from sglang_probe.explain.plan.numbers import numbers_of, own_outlook
+from sglang_probe.explain.plan.ran_out import ran_out_of
 from sglang_probe.explain.plan.room import levers_of
 from sglang_probe.explain.plan.wishes import resolve
-from sglang_probe.explain.plan.words import says, stands_in
+from sglang_probe.explain.plan.words import ran_out_itself, says, stands_in
+from sglang_probe.explain.subject import Subject
 from sglang_probe.timeline.model import Run
 
+NO_LEVER: Final = "None of the single changes that can be planned makes room for that."
 NOTHING: Final = Wishes()
 ASSUMED: Final = frozenset({"activations_bytes", "spare_bytes"})
 """Numbers that no run measures."""
@@ -58,23 +62,27 @@ def plan(
     numbers = tuple(numbers_of(facts, resolved))
     notes = () if theirs is not None else tuple(repeated(facts, asked, kept))
     lent = None if like is None or told is not None else nothing_borrowed(facts, facts_of_or_refuse(like))
-    stands = None if told is None else stands_in(run, facts)
-    answer = [*([stands] if stands else []), *says(resolved, wishes), *([lent] if lent else [])]
+    given_back = None if told is None or inputs is None else without_tenants(told, inputs)
+    stands = None if told is None else stands_in(run, facts, alone=given_back is not None)
+    again = None if told is None or asked != told or resolved.starts is False else _ran_out(run)
+    levers = levers_of(facts, resolved, wishes) if resolved.holds is False else ()
+    nothing = NO_LEVER if resolved.holds is False and not levers else None
+    answer = [one for one in (stands, *says(resolved, wishes), again, nothing, lent) if one is not None]
     low, high = (_end(resolved.frame, one) for one in (resolved.ends or (None, None)))
     return Plan(
         run=facts.source,
         like=facts.like,
         stands_for=None if told is None else run.run_id,
-        changes=changes(facts, kept),
+        changes=with_own_tenants(changes(facts, kept), given_back),
         wishes=resolved.wishes,
         lowest=low,
         highest=high,
-        starts=resolved.starts,
+        starts=resolved.starts if again is None else False,
         says=tuple(answer),
         formula=facts.formula,
         replays=replays(facts),
         numbers=numbers,
-        levers=levers_of(facts, resolved, wishes) if resolved.holds is False else (),
+        levers=levers,
         assumptions=(*notes, *assumptions(facts, resolved, numbers)),
         against=() if other is None else tuple(_against(numbers, other)),
         other=None if other is None else other.source,
@@ -102,6 +110,15 @@ def _planned_from(run: Run, like: Run | None) -> tuple[Facts, Inputs | None]:
         stand_in = facts_of_or_refuse(like)
         return stand_in, settings_in(run, stand_in)
     return (facts if like is None else with_like(facts, facts_of_or_refuse(like))), None
+
+
+def _ran_out(run: Run) -> str | None:
+    """Say that a run which another stands in for ran out of memory itself, where the plan of it would start."""
+    found = ran_out_of(Subject(run))
+    if found is None:
+        return None
+    by = "" if found.short is None else f", by {mib(found.short)}"
+    return f"But {ran_out_itself(run.run_id, found)} with these settings{by}: the plan does not account for that."
 
 
 def facts_of_or_refuse(run: Run) -> Facts:

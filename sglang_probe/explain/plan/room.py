@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -10,9 +10,10 @@ from sglang_probe.explain.model import Basis, Lever
 from sglang_probe.explain.plan.advice import advised, bound_in_words, interval_for
 from sglang_probe.explain.plan.facts import Facts
 from sglang_probe.explain.plan.forward import Outlook, outlook
-from sglang_probe.explain.plan.frame import frame_of
+from sglang_probe.explain.plan.frame import Frame, frame_of
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
-from sglang_probe.explain.plan.wishes import Resolved, ends_of, fraction_for, starts
+from sglang_probe.explain.plan.model import CannotPlan, Wish
+from sglang_probe.explain.plan.wishes import Resolved, ends_of, fraction_for, solved, starts
 from sglang_probe.explain.scaling import element_bytes
 from sglang_probe.figures import fraction, gib, number
 
@@ -84,27 +85,77 @@ def _fraction(resolved: Resolved, wishes: Wishes) -> Lever | None:
 
 
 def _lever(one: Try, resolved: Resolved, wishes: Wishes, facts: Facts) -> Lever | None:
-    """What a change gives at the fraction of the plan, and whether with it there is one that holds it all."""
-    frame = frame_of(facts, one.inputs)
-    planned = outlook(frame, resolved.outlook.fraction)
-    tokens, rest = _less(planned.tokens, resolved.outlook.tokens), _less(planned.rest, resolved.outlook.rest)
-    free = _less(planned.free, resolved.outlook.free)
-    if not any((gain or 0) > 0 for gain in (tokens, rest, free)):
+    """What a change gives, and whether with it there is a fraction that holds it all; None where it does not help.
+
+    With a fraction that is solved for, the change has one of its own; else it is planned at the fraction of the plan.
+    """
+    frame, tried = frame_of(facts, one.inputs), resolved.outlook
+    same = outlook(frame, tried.fraction)
+    at = _fraction_with(frame, resolved, wishes)
+    planned = same if at is None else outlook(frame, at)
+    helped = helps(tried, planned, resolved.wishes)
+    if helped is False:
         return None
-    solved = resolved.rule == "solved"
-    at = fraction_for(frame, wishes, resolved.outlook.fraction) if solved else resolved.outlook.fraction
-    enough = at is not None and _all_hold(outlook(frame, at), wishes)
-    where = f" at {fraction(at)}" if solved and enough else ""
-    said = f"{one.what}: {_gain(rest, free)}; {_result(outlook(frame, at) if at is not None and enough else planned)}"
+    enough = None if helped is None else _all_hold(planned, wishes)
+    where = "" if planned.fraction == tried.fraction else f" at {fraction(planned.fraction)}"
+    gains = planned if _is_full(tried) else same  # of another fraction the budget is no gain, what stays free is
+    said = "what it frees was not measured" if helped is None else _gain(tried, gains)
     return Lever(
         flag=one.flag,
         value=one.value,
-        gain_bytes=rest,
-        gain_tokens=tokens,
+        gain_bytes=None if helped is None else _gained(tried, gains),
+        gain_tokens=_less(planned.tokens, tried.tokens),
         enough=enough,
         basis=one.basis,
-        says=said + where,
+        says=f"{one.what}: {said}; {_result(planned)}{where}",
     )
+
+
+def _fraction_with(frame: Frame, resolved: Resolved, wishes: Wishes) -> float | None:
+    """Return the fraction to go with a change where the plan's is solved for; None: the plan's."""
+    if resolved.rule != "solved":
+        return None
+    found = fraction_for(frame, wishes, resolved.outlook.fraction)
+    if found is not None:
+        return found
+    try:
+        return solved(frame, wishes)
+    except CannotPlan:
+        return None
+
+
+def helps(tried: Outlook, planned: Outlook, wishes: Sequence[Wish]) -> bool | None:
+    """Say whether a change makes room for what is missing; None: it may, by how much was not measured."""
+    if tried.unbalanced is not None and planned.unbalanced is not None:
+        return False
+    if starts(planned) is False and starts(tried) is not False:
+        return False
+    gains = list(_gains(tried, planned, wishes))
+    if tried.runs_out and planned.freed is None:
+        return None if planned.tokens is None or planned.tokens > 0 else False
+    start = [gain for gain, is_wish in gains if not is_wish]
+    if any((gain or 0) < 0 for gain in start):
+        return False
+    return tried.unbalanced is not None or any((gain or 0) > 0 for gain, _ in gains)
+
+
+def _gains(tried: Outlook, planned: Outlook, wishes: Sequence[Wish]) -> Iterator[tuple[int | None, bool]]:
+    """Return what a change gives of each thing that is missing, and whether that is only wished."""
+    if tried.available is not None and tried.available < 0:
+        yield _less(planned.available, tried.available), False
+    elif tried.tokens == 0 or (tried.tokens is None and (tried.rest or 0) <= 0):
+        yield _less(planned.rest, tried.rest), False
+    if tried.runs_out:
+        yield _less(planned.freed, tried.freed), False
+    elif tried.free is not None and tried.free < 0:
+        yield _less(planned.free, tried.free), False
+    for wish in wishes:
+        if wish.holds is False:
+            name = WISHED[wish.flag]
+            yield _less(getattr(planned, name), getattr(tried, name)), True
+
+
+WISHED: Final = {"--tokens": "tokens", "--concurrency": "concurrency", "--free": "free"}
 
 
 def _all_hold(planned: Outlook, wishes: Wishes) -> bool:
@@ -120,11 +171,24 @@ def _less(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one - other
 
 
-def _gain(rest: int | None, free: int | None) -> str:
-    """What the budget gains, or where that is nothing what stays free."""
-    if rest:
+def _gained(tried: Outlook, planned: Outlook) -> int | None:
+    """Return what the budget gains; where memory was missing after it, what stays free."""
+    if _is_full(tried):
+        return _less(planned.freed, tried.freed) if tried.runs_out else _less(planned.free, tried.free)
+    return _less(planned.rest, tried.rest)
+
+
+def _is_full(tried: Outlook) -> bool:
+    return bool(tried.tokens != 0 and (tried.runs_out or (tried.free is not None and tried.free < 0)))
+
+
+def _gain(tried: Outlook, planned: Outlook) -> str:
+    """What the budget gains, or where that is nothing, or not what is missing, what stays free."""
+    rest, free = _less(planned.rest, tried.rest), _less(planned.free, tried.free)
+    if rest and not _is_full(tried):
         return f"{gib(rest)} GiB more for the KV cache"
-    return f"{gib(free)} GiB more free" if free and free > 0 else "as many GiB, smaller tokens"
+    gained = _gained(tried, planned) if _is_full(tried) else free
+    return f"{gib(gained)} GiB more free" if gained and gained > 0 else "as many GiB, smaller tokens"
 
 
 def _result(planned: Outlook) -> str:
@@ -134,4 +198,7 @@ def _result(planned: Outlook) -> str:
     cache = f"{gib(planned.rest)} GiB of KV cache" if planned.tokens is None else f"{number(planned.tokens)} tokens"
     if planned.tokens_most is not None:
         cache += f" (up to {number(planned.tokens_most)}: whether a token shrinks with tp is not known)"
-    return cache if planned.free is None else f"{cache}, {gib(planned.free)} GiB free"
+    if planned.free is not None and planned.free < 0:
+        return f"{cache}, but still short by {gib(-planned.free)} GiB after the pools"
+    cache = cache if planned.free is None else f"{cache}, {gib(planned.free)} GiB free"
+    return f"{cache}; still too little where the run ran out" if planned.runs_out else cache

@@ -61,7 +61,7 @@ def resolve(facts: Facts, inputs: Inputs, wishes: Wishes) -> Resolved:
     frame = frame_of(facts, inputs)
     fraction, rule = fraction_of(facts, inputs)
     if wishes.any and inputs.mem_fraction_static is None:
-        fraction, rule = _solved(frame, wishes), "solved"
+        fraction, rule = solved(frame, wishes), "solved"
     planned = outlook(frame, fraction)
     ends = ends_of(frame, wishes) if wishes.any else None
     return Resolved(frame, planned, rule, tuple(_wishes(planned, wishes)), starts(planned), ends)
@@ -71,7 +71,9 @@ def starts(planned: Outlook) -> bool | None:
     """Say whether a start has room for a token, and for what comes after its pools."""
     if planned.unbalanced is not None or planned.tokens == 0 or (planned.free is not None and planned.free < 0):
         return False
-    return True if planned.tokens and planned.free is not None else None
+    if planned.runs_out:
+        return False
+    return True if planned.tokens and planned.free is not None and planned.unexplained is None else None
 
 
 def least(frame: Frame, holds: Callable[[Outlook], bool]) -> float | None:
@@ -83,11 +85,15 @@ def least(frame: Frame, holds: Callable[[Outlook], bool]) -> float | None:
 def most(frame: Frame, free: int) -> float | None:
     """Return the largest fraction that keeps `free` bytes free and has a token; None: none does."""
     first = least(frame, has_tokens)
-    if first is None or outlook(frame, first).free is None:
+    if first is None or (outlook(frame, first).free is None and frame.facts.ran_out is None):
         return None
     steps = range(round(first * GRID), GRID)
-    found = bisect_left(steps, True, key=lambda step: (outlook(frame, step / GRID).free or 0) < free)
+    found = bisect_left(steps, True, key=lambda step: _is_too_full(outlook(frame, step / GRID), free))
     return steps[found - 1] / GRID if found else None
+
+
+def _is_too_full(planned: Outlook, free: int) -> bool:
+    return bool(planned.runs_out) or (planned.free is not None and planned.free < free)
 
 
 def ends_of(frame: Frame, wishes: Wishes) -> Ends | None:
@@ -95,7 +101,7 @@ def ends_of(frame: Frame, wishes: Wishes) -> Ends | None:
     low = least(frame, lambda planned: has_tokens(planned) and _does(planned, wishes))
     if low is None:
         return None
-    if outlook(frame, low).free is None:
+    if outlook(frame, low).free is None and outlook(frame, low).runs_out is None:
         return Ends(low, None)
     high = most(frame, max(wishes.free_bytes or 0, 0))
     return None if high is None or high < low else Ends(low, high)
@@ -114,7 +120,12 @@ def has_tokens(planned: Outlook) -> bool:
     return bool(planned.tokens) or (planned.tokens is None and (planned.rest or 0) > 0)
 
 
-def _solved(frame: Frame, wishes: Wishes) -> float:
+def solved(frame: Frame, wishes: Wishes) -> float:
+    """Return the fraction that just does what is wished, or where none does the nearest to it.
+
+    Raises:
+        CannotPlan: what is wished for hangs on a number that is not known.
+    """
     highest = (GRID - 1) / GRID
     best = outlook(frame, highest)
     if wishes.tokens is not None or wishes.concurrency is not None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sglang_probe.explain.feasible import Interval, at_most
+from sglang_probe.explain.feasible import Interval
+from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.plan.advice import advised, interval_for
 from sglang_probe.explain.plan.early import failed_early
 from sglang_probe.explain.plan.facts import Facts
 from sglang_probe.explain.plan.forward import Outlook, outlook
 from sglang_probe.explain.plan.frame import Frame
-from sglang_probe.explain.plan.inputs import Wishes
+from sglang_probe.explain.plan.head_room import above_bound, of_reserve
+from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.model import Wish
+from sglang_probe.explain.plan.ran_out import RanOut
 from sglang_probe.explain.plan.wishes import (
     HOW,
     Resolved,
     ends_of,
-    has_tokens,
-    most,
     unknown_free,
     unknown_tokens,
 )
@@ -25,11 +26,11 @@ from sglang_probe.figures import counted, fraction, gib, number
 from sglang_probe.timeline.model import Run
 
 
-def stands_in(run: Run, facts: Facts) -> str:
-    """Say that another run stands in for one that failed too early."""
+def stands_in(run: Run, facts: Facts, *, alone: bool) -> str:
+    """Say that another run stands in for one that failed too early; `alone`: without the others on its cards."""
     return (
         f"{failed_early(run).removeprefix('run ')}. So this is a start of {facts.source.run_id} with the settings of"
-        f" {run.run_id} and what others held on its cards."
+        f" {run.run_id}{', without' if alone else ' and'} what others held on its cards."
     )
 
 
@@ -48,14 +49,14 @@ def says(resolved: Resolved, wishes: Wishes) -> Iterator[str]:
         yield from _empty(resolved, wishes)
     elif planned.tokens is None:
         yield _without_tokens(resolved)
+        yield from _ran_out(resolved) if planned.runs_out else ()
     else:
         yield from _tokens(resolved)
     for wish in resolved.wishes:
         yield _wish(wish, planned)
-    above = list(_above_reserve(resolved))
     if wishes.any and not impossible:
         yield from _between(resolved)
-    yield from above or _short_of_reserve(resolved)
+    yield from of_reserve(resolved)
     yield from _may_not_divide(resolved.frame)
 
 
@@ -101,15 +102,8 @@ def _room(frame: Frame, planned: Outlook) -> Iterator[str]:
 
 
 def _why(interval: Interval | None) -> str:
-    if interval is None or interval.highest is None:
-        return ", a little more than the least"
-    top, needs = at_most(interval.highest.fraction), gib(interval.highest.needs_bytes)
-    if interval.highest.basis == "assumed":
-        return (
-            f": above {top} less is left than the {needs} GiB that {interval.highest.whose} rule of thumb sets aside"
-            " for graphs and activations"
-        )
-    return f": above {top} less is left than the {needs} GiB that the start itself took after the KV pools"
+    above = None if interval is None else above_bound(interval)
+    return ", a little more than the least" if above is None else f": {above}"
 
 
 def _without_tokens(resolved: Resolved) -> str:
@@ -142,15 +136,53 @@ def _tokens(resolved: Resolved) -> Iterator[str]:
         )
     if planned.context is not None and planned.tokens is not None and planned.tokens < planned.context:
         yield f"Not one request of the full context length fits: it may have {number(planned.context)} tokens."
-    if planned.free is None:
+    if planned.runs_out:
+        yield from _ran_out(resolved)
+    elif planned.free is None:
         yield f"What stays free after the start is unknown: {unknown_free(frame)}."
     elif planned.free >= 0:
         yield f"{least}{gib(planned.free)} GiB stay free after the start."
     else:
+        yield _would_run_out(-planned.free)
+    if planned.unexplained is not None and not planned.runs_out and frame.facts.ran_out is not None:
         yield (
-            "But it would run out of memory before it is ready: attention, graphs and what else comes after the pools"
-            f" need {gib(-planned.free)} GiB more than is left."
+            f"But {ran_out_itself(frame.facts.source.run_id, frame.facts.ran_out)}, where by the same sum"
+            f" {gib(planned.unexplained)} GiB would have stayed free: something took them that the plan does not know"
+            " (see `explain`)."
         )
+
+
+def _would_run_out(short: int) -> str:
+    return (
+        "But it would run out of memory before it is ready: attention, graphs and what else comes after the pools"
+        f" need {gib(short)} GiB more than is left."
+    )
+
+
+def _ran_out(resolved: Resolved) -> Iterator[str]:
+    """What a run did that ran out of memory, and whether the plan's sum has it."""
+    planned, facts = resolved.outlook, resolved.frame.facts
+    if facts.ran_out is None:
+        return
+    by = "" if facts.ran_out.short is None else f", by {mib(facts.ran_out.short)}"
+    same = resolved.frame.inputs == Inputs() and planned.fraction == facts.fraction
+    yield f"But {ran_out_itself('this run', facts.ran_out)}{' with these settings' if same else ''}{by}."
+    if planned.freed and planned.freed < 0:
+        yield f"What is planned takes {mib(-planned.freed)} more."
+    elif not same:
+        yield f"What is planned frees {f'only {mib(planned.freed)}' if planned.freed else 'none of it'}."
+    if planned.free is not None and planned.free < 0:
+        yield f"By the plan's sum {gib(-planned.free)} GiB more are needed after the pools than is left."
+    elif planned.unexplained is not None:
+        yield (
+            f"The plan does not account for that: by its sum {gib(planned.free)} GiB would stay free, so something took"
+            " memory that it does not know (see `explain`)."
+        )
+
+
+def ran_out_itself(run: str, ran_out: RanOut) -> str:
+    """Say that a run ran out of memory."""
+    return f"{run} itself ran out of memory in {ran_out.phase}"
 
 
 def _wish(wish: Wish, planned: Outlook) -> str:
@@ -197,34 +229,6 @@ def _between(resolved: Resolved) -> Iterator[str]:
 def _end(planned: Outlook) -> str:
     tokens = "tokens unknown" if planned.tokens is None else f"{number(planned.tokens)} tokens"
     return tokens if planned.free is None else f"{tokens}, {gib(planned.free)} GiB free"
-
-
-def _above_reserve(resolved: Resolved) -> Iterator[str]:
-    """From which of the fractions that do it on less stays free than SGLang's reserve for activations."""
-    frame, ends = resolved.frame, resolved.ends
-    if ends is None or ends.high is None:
-        return
-    low, high = outlook(frame, ends.low), outlook(frame, ends.high)
-    reserve = low.activations
-    if reserve is None or low.free is None or high.free is None or not high.free < reserve <= low.free:
-        return
-    last = most(frame, reserve)
-    if last is not None:
-        yield (
-            f"Above {fraction(last)} less stays free than the {gib(reserve)} GiB that SGLang's own rule of thumb"
-            " reserves for the activations of serving."
-        )
-
-
-def _short_of_reserve(resolved: Resolved) -> Iterator[str]:
-    """Whether the plan itself keeps less free than that."""
-    planned = resolved.outlook
-    free, reserve = planned.free, planned.activations
-    if has_tokens(planned) and free is not None and reserve is not None and 0 <= free < reserve:
-        yield (
-            f"What stays free is {gib(reserve - free)} GiB less than the {gib(reserve)} that SGLang's own rule of thumb"
-            " reserves for the activations of serving: a large prefill may run out of memory."
-        )
 
 
 def _may_not_divide(frame: Frame) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import Change, Plan
-from sglang_probe.figures import fraction, gib
+from sglang_probe.figures import added, fraction, gib
 from tests.explain.plan.making import CAR, ROOT, recorded, recordings
 
 PAGE = ROOT / "docs" / "plan.md"
@@ -61,10 +61,11 @@ def _cells(made: Plan, name: str) -> Iterator[str]:
     failed = made.other.failed_phase if made.other is not None else None
     yield "-" if row.predicted is None else _figure(name, int(row.predicted))
     yield (f"failed in {failed}" if failed else "-") if row.measured is None else _figure(name, int(row.measured))
-    if row.error is None or not row.measured:
-        yield "-" if row.error is None else _figure(name, int(row.error))
-    else:
-        yield f"{_figure(name, int(row.error))} ({100 * row.error / row.measured:+.3f}%)"
+    if row.error is None or row.predicted is None or row.measured is None:
+        yield "-"
+        return
+    error = f"{row.error:,}" if not name.endswith("_bytes") else added(int(row.predicted), -int(row.measured))
+    yield f"{error} ({100 * row.error / row.measured:+.3f}%)" if row.measured else error
 
 
 def _figure(name: str, value: int) -> str:

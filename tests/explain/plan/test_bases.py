@@ -5,12 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from sglang_probe.explain.levers import APART, levers_of
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import Plan
 from sglang_probe.explain.scaling import RULES
+from sglang_probe.explain.subject import Subject
+from sglang_probe.figures import gib
 from sglang_probe.timeline.model import Device, Neighbour, Pool, Run
-from tests.explain.plan.making import CAR, GIB, MIB, known, made_run, recorded, value
+from tests.explain.plan.making import CAR, GIB, MIB, known, made_run, recorded, recordings, value
 
 
 def basis(made: Plan, name: str) -> tuple[str, str | None]:
@@ -68,6 +71,35 @@ def test_quantized_weights_are_smaller_and_what_they_free_is_the_caches() -> Non
 
     assert 10 * GIB == value(made, "weights_bytes")
     assert 10 * GIB == known(made, "rest_bytes") - known(plan(run), "rest_bytes")
+
+
+@pytest.mark.parametrize("beside", [0, 105 * MIB, 2 * GIB])
+def test_what_a_load_took_beside_torchs_weights_is_not_quantized(beside: int) -> None:
+    run = made_run(weights=20 * GIB, worker={"weights_torch_bytes": 20 * GIB - beside})
+    made = plan(run, Inputs(quantization="fp8"))
+
+    assert (20 * GIB - beside) // 2 + beside == value(made, "weights_bytes")
+    said = [one for one in made.assumptions if f"{gib(beside)} GiB that their load took beside stay" in one]
+    assert bool(beside) == bool(said)
+
+
+@pytest.mark.parametrize("name", [name for name in recordings() if recorded(name).failed_phase == "kv.profile"])
+def test_quantized_weights_gain_what_explain_says(name: str) -> None:
+    subject = Subject(recorded(name))
+    assert subject.tightest is not None
+    theirs = {one.flag: one for one in levers_of(subject, subject.tightest, None)}["--quantization"]
+    made = plan(recorded(name), Inputs(quantization=theirs.value))
+    gain = known(plan(recorded(name)), "weights_bytes") - known(made, "weights_bytes")
+
+    assert theirs.gain_bytes == pytest.approx(gain, abs=1)
+
+
+@pytest.mark.parametrize("beside", [105 * MIB, 2 * GIB])
+def test_others_memory_that_moved_while_the_weights_were_loaded_is_not_split(beside: int) -> None:
+    run = made_run(weights=20 * GIB, worker={"weights_torch_bytes": 20 * GIB - beside})
+    split = 20 * GIB if beside <= APART else 20 * GIB - beside  # as explain has it
+
+    assert split // 2 + 20 * GIB - split == value(plan(run, Inputs(tp=4)), "weights_bytes")
 
 
 def test_latent_attention_keeps_its_bytes_whatever_the_tp() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from tests.explain.plan.making import recorded
 from tests.explain.plan.table import BEGIN, END, HEAD, PAGE, pairs, rows
@@ -18,6 +19,13 @@ def test_the_table_of_the_page_is_the_one_computed_from_the_recordings() -> None
 
     assert len(table) > len(HEAD)
     assert stated.splitlines() == table
+
+
+def test_the_errors_of_the_table_re_add() -> None:
+    for line in rows():
+        for predicted, measured, error in re.findall(r"(?<= )(-?[\d,.]+) \| (-?[\d,.]+) \| (-?[\d,.]+)(?= \()", line):
+            made, seen, off = (round(float(figure.replace(",", "")) * 1000) for figure in (predicted, measured, error))
+            assert off == made - seen, line
 
 
 def test_both_ways_of_each_pair_are_in_it() -> None:

@@ -139,6 +139,17 @@ def test_a_run_that_failed_before_its_budget_is_planned_from_another_with_its_ow
     assert number(alone, "tokens").run == value(alone, "tokens")
 
 
+@pytest.mark.parametrize("name", ["tenant", "oom-weights"])
+def test_others_taken_off_the_cards_of_an_early_failure_are_a_change_of_what_it_had(name: str) -> None:
+    run, car = recorded(f"{FAILURES}/{name}"), recorded(f"{FAILURES}/car")
+    held = value(plan(run, like=car), "tenants_bytes")
+    made = plan(run, Inputs(tenants={}), like=car)
+
+    assert [("--without-tenants", held, 0)] == [(one.flag, one.run, one.planned) for one in made.changes]
+    assert f"the settings of {name}, without what others held on its cards." in made.says[0]
+    assert f"the settings of {name} and what others held on its cards." in plan(run, like=car).says[0]
+
+
 def test_weights_that_do_not_fit_beside_a_tenant_are_said_not_to_fit() -> None:
     made = plan(recorded(f"{FAILURES}/oom-weights"), like=recorded(f"{EXPERIMENTS}/car"))
 
