@@ -14,7 +14,7 @@ from sglang_probe.figures import UNKNOWN, counted, fraction, gib, listed, number
 from sglang_probe.report.diff_fold import Kind, kinds_of
 from sglang_probe.report.diff_grid import Line, grid
 from sglang_probe.report.layout import paragraph
-from sglang_probe.report.ledger import NAMES
+from sglang_probe.timeline.ledger_rows import NAMES
 
 TERMS: Final = {
     "pre_load_bytes": "pre-load memory",

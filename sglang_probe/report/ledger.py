@@ -11,31 +11,11 @@ from rich.text import Text
 from sglang_probe.figures import GIB, UNKNOWN, gib, listed, number, shares
 from sglang_probe.report.layout import paragraph
 from sglang_probe.report.plain import printable
-from sglang_probe.timeline.ledger_rows import KEYS
+from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Neighbour, PreLoad, Process, Step
 
 OTHERS: Final = 64 << 20
 """Bytes in use on a card before a process came that only others can account for."""
-NAMES: Final = {
-    "driver_reserved": "driver's reserve",
-    "cuda_context": "CUDA context",
-    "communicator": "communicators",
-    "custom_allreduce": "custom all-reduce",
-    "weights_target": "weights",
-    "weights_draft": "weights, draft",
-    "kv_pool": "KV pool",
-    "request_pool": "request pool",
-    "attention_workspace": "attention",
-    "lora": "LoRA",
-    "graphs": "graphs",
-    "torch_cached": "torch's cache",
-    "other_process": "rest of process",
-    "run_processes": "run's others",
-    "foreign": "foreign",
-    "free": "free",
-    "unexplained": "unexplained",
-}
-"""What the rows are called in print."""
 REASONS: Final = {
     "pid_namespace": "NVML's list does not have this process: pids of a container are not the host's",
     "others_moved": "other processes' memory moved meanwhile",

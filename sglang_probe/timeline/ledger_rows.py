@@ -16,6 +16,27 @@ KEYS: Final = Ledger.__struct_fields__
     DRIVER, CONTEXT, COMMUNICATOR, ALLREDUCE, WEIGHTS_TARGET, WEIGHTS_DRAFT, KV_POOL, REQUEST_POOL, ATTENTION, LORA,
     GRAPHS, CACHED, OTHER, RUN, FOREIGN, FREE, UNEXPLAINED,
 ) = range(len(KEYS))  # fmt: skip
+NAMES: Final = {
+    "driver_reserved": "driver's reserve",
+    "cuda_context": "CUDA context",
+    "communicator": "communicators",
+    "custom_allreduce": "custom all-reduce",
+    "weights_target": "weights",
+    "weights_draft": "weights, draft",
+    "kv_pool": "KV pool",
+    "request_pool": "request pool",
+    "attention_workspace": "attention",
+    "lora": "LoRA",
+    "graphs": "graphs",
+    "torch_cached": "torch's cache",
+    "other_process": "rest of process",
+    "run_processes": "run's others",
+    "foreign": "foreign",
+    "free": "free",
+    "unexplained": "unexplained",
+}
+"""What the rows are called in print, by every report and sentence."""
+
 
 
 class Takes(NamedTuple):

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from sglang_probe.report.layout import WIDTH
-from sglang_probe.report.ledger import NAMES, REASONS, ledger_lines, pre_load_lines
+from sglang_probe.report.ledger import REASONS, ledger_lines, pre_load_lines
 from sglang_probe.report.rank import rank_block
 from sglang_probe.timeline import ledger_account, ledger_others
 from sglang_probe.timeline.ledger import NO_NVML_TOTAL, TOTALS_DISAGREE
-from sglang_probe.timeline.ledger_rows import KEYS
+from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Device, Ledger, Neighbour, PreLoad, Process, Step
 
 GIB = 1 << 30

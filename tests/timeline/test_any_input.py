@@ -7,9 +7,7 @@ import functools
 import io
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +18,7 @@ from sglang_probe.timeline import build, to_json
 from sglang_probe.timeline.model import Run
 from tests.collect.building import Host, line_of
 from tests.collect.starting import Shape, launch
+from tests.timeline.any_values import spoil
 from tests.timeline.making import unknowable
 
 SHAPES = [Shape(), Shape(fail_in="kv.profile"), Shape(stop_in="weights.load"), Shape(fraction=0.2)]
@@ -100,29 +99,12 @@ def test_no_damage_to_a_real_stream_makes_anything_raise_but_the_readers_own_err
     _survives(bytes(content))
 
 
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def _places(value: Any, path: tuple[str | int, ...] = ()) -> Sequence[tuple[str | int, ...]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(deeper for key, inner in items for deeper in _places(inner, (*path, key)))]
-
-
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_no_value_in_any_field_makes_anything_raise(data: st.DataObject) -> None:
     events = [json.loads(line) for lines in _files()[:3] for line in lines]
     for _ in range(data.draw(st.integers(1, 5))):
-        event = data.draw(st.sampled_from(events))
-        place = data.draw(st.sampled_from([path for path in _places(event) if path and path[0] != "schema"]))
-        holder = event
-        for key in place[:-1]:
-            holder = holder[key]
-        holder[place[-1]] = data.draw(_VALUES)
+        spoil(data, data.draw(st.sampled_from(events)))
 
     _survives(b"".join(line_of(event) for event in events))
 

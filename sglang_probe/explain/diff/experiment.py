@@ -10,7 +10,6 @@ import msgspec
 
 from sglang_probe.explain.diff.arguments import field_of
 from sglang_probe.explain.diff.model import Arithmetic, Experiment, RankDiff, Row, Side
-from sglang_probe.explain.diff.names import CATEGORIES
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.ranks import by_label
 from sglang_probe.explain.diff.sides import last_free
@@ -18,6 +17,7 @@ from sglang_probe.explain.diff.strays import strays_in_words
 from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.diff.terms import terms_of
 from sglang_probe.explain.diff.wording import DEFAULT, arrow, change, is_default_fraction, switch, told
+from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Run
 
 TOUCHES: Final = (
@@ -171,7 +171,7 @@ def _effect(effect: _Effect, sign: int) -> str:
     if effect.strays is not None and sign > 0:
         parts.append(effect.strays)
     elif sizes is not None:
-        named = "" if category == "custom_allreduce" else f"{CATEGORIES.get(str(category), category)} "
+        named = "" if category == "custom_allreduce" else f"{NAMES.get(str(category), category)} "
         parts.append(f"{named}{change(*sizes[::sign])} GiB")
     if effect.told.delta_tokens is not None:
         parts.append(f"{sign * effect.told.delta_tokens:+,} tokens")

@@ -1,30 +1,10 @@
-"""What sides and categories of memory are called in a sentence."""
+"""What the sides of a difference are called in a sentence."""
 
 from __future__ import annotations
 
 from typing import Final
 
 PAIR: Final = ("baseline", "candidate")
-CATEGORIES: Final = {
-    "driver_reserved": "driver's reserve",
-    "cuda_context": "CUDA context",
-    "communicator": "communicators",
-    "custom_allreduce": "custom all-reduce",
-    "weights_target": "weights",
-    "weights_draft": "weights, draft",
-    "kv_pool": "KV pool",
-    "request_pool": "request pool",
-    "attention_workspace": "attention",
-    "lora": "LoRA",
-    "graphs": "graphs",
-    "torch_cached": "torch's cache",
-    "other_process": "rest of process",
-    "run_processes": "run's others",
-    "foreign": "foreign",
-    "free": "free",
-    "unexplained": "unexplained",
-}
-"""As the tables call them: a test holds these to the report's."""
 
 
 def called(name: str) -> str:

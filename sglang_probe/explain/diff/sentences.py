@@ -7,11 +7,11 @@ from typing import Final
 
 from sglang_probe.explain.diff.causes import part_name
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Experiment, LedgerRow, RankDiff, Row
-from sglang_probe.explain.diff.names import CATEGORIES
 from sglang_probe.explain.diff.printed import of_the_whole
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.wording import change, set_to, tenants_in_words, told
 from sglang_probe.figures import gib, listed
+from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Run
 
 NOTHING: Final = "these two differ in nothing recorded"
@@ -99,7 +99,7 @@ def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff], tightest: str | None
 
 def _more_or_less(rows: Sequence[LedgerRow], free: int) -> Iterator[str]:
     """Yield who has how much more or less: what they have more is what is less free, to the last decimal."""
-    figures = sorted(((CATEGORIES[row.category], _milli(row)) for row in rows), key=lambda one: -abs(one[1]))
+    figures = sorted(((NAMES[row.category], _milli(row)) for row in rows), key=lambda one: -abs(one[1]))
     shown = figures[:MANY]
     rest = -free - sum(count for _, count in shown)
     small = len(shown) == len(figures) and abs(rest) <= len(figures)

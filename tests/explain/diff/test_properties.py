@@ -26,6 +26,7 @@ from sglang_probe.timeline.model import Run
 from tests.collect.building import Host, line_of
 from tests.collect.starting import Shape, launch
 from tests.explain.diff.pairs import GIB, OUTWEIGHED, RECORDED, made, recorded
+from tests.timeline.any_values import spoil
 from tests.timeline.making import unknowable
 
 ROLES = ["dist.init", "weights.load", "kv.profile", "kv.pool", "attention.init", "graph.capture"]
@@ -145,18 +146,6 @@ def test_any_number_of_runs_makes_a_matrix_with_an_entry_a_side(several: list[li
     assert all(len(line) <= 80 or "/" in line for line in diff_text(found).split("\n"))
 
 
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def _places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(deeper for key, inner in items for deeper in _places(inner, (*path, key)))]
-
-
 def _lines() -> list[dict[str, Any]]:
     writers = launch([Shape(), Shape(fail_in="kv.profile")], Host())
     return [json.loads(line) for writer in writers for line in writer.lines()]
@@ -167,12 +156,7 @@ def _lines() -> list[dict[str, Any]]:
 def test_no_value_in_any_field_makes_anything_raise(data: st.DataObject) -> None:
     events = _lines()
     for _ in range(data.draw(st.integers(1, 5))):
-        event = data.draw(st.sampled_from(events))
-        place = data.draw(st.sampled_from([path for path in _places(event) if path and path[0] != "schema"]))
-        holder = event
-        for key in place[:-1]:
-            holder = holder[key]
-        holder[place[-1]] = data.draw(_VALUES)
+        spoil(data, data.draw(st.sampled_from(events)))
     with suppress(InputError):
         stream = io.BytesIO(b"".join(line_of(event) for event in events))
         for run in build(read(["-"], stream), alive=unknowable).runs:

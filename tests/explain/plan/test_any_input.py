@@ -6,8 +6,6 @@ import contextlib
 import functools
 import io
 import json
-from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +20,7 @@ from sglang_probe.timeline import build
 from tests.collect.building import Host, line_of
 from tests.collect.starting import Shape, launch
 from tests.explain.plan.making import CAR, DATA, inputs, recorded
+from tests.timeline.any_values import spoil
 from tests.timeline.making import timeline_of, unknowable
 
 TELLING = ("kv.", "weights.load", "graph.capture", "attention.init", "server_args", "scheduler.init")
@@ -65,23 +64,13 @@ def _survives(content: bytes, asked: Inputs, wished: Wishes) -> None:
                     plan_text(plan(one, asked, NOTHING if against else wished, like=like, against=against))
 
 
-def _places(value: Any, path: tuple[str | int, ...] = ()) -> Sequence[tuple[str | int, ...]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(deeper for key, inner in items for deeper in _places(inner, (*path, key)))]
-
-
 @slow
 @given(st.data(), inputs(), wishes)
 def test_no_value_in_any_field_makes_a_plan_raise(data: st.DataObject, asked: Inputs, wished: Wishes) -> None:
     events = [json.loads(line) for line in _lines()]
     telling = [event for event in events if any(word in event["event"] for word in TELLING)]
     for _ in range(data.draw(st.integers(1, 4))):
-        event = data.draw(st.sampled_from(telling))
-        place = data.draw(st.sampled_from([path for path in _places(event) if path and path[0] != "schema"]))
-        holder = event
-        for key in place[:-1]:
-            holder = holder[key]
-        holder[place[-1]] = data.draw(VALUES)
+        spoil(data, data.draw(st.sampled_from(telling)), VALUES)
 
     _survives(b"".join(line_of(event) for event in events), asked, wished)
 
