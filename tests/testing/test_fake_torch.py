@@ -185,6 +185,7 @@ def test_cuda_cannot_be_used_in_a_fork_of_a_process_that_used_it(torch: Any, gpu
 def test_the_fakes_leave_no_trace_and_what_was_there_before_comes_back(make_gpus: Make) -> None:
     stood = sys.modules["torch"] = type(sys)("torch")
     path = list(sys.path)
+    before = dict(sys.modules)
     try:
         gpus = make_gpus()
         with installed(gpus):
@@ -193,7 +194,9 @@ def test_the_fakes_leave_no_trace_and_what_was_there_before_comes_back(make_gpus
             assert torch is not stood
             torch.cuda.mem_get_info(0)
         assert stood is sys.modules["torch"]
-        assert not {name for name in sys.modules if name.partition(".")[0] in {"fakegpu", "pynvml", "sglang"}}
+        mimicked = {"fakegpu", "pynvml", "sglang"}
+        now = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in mimicked}
+        assert now == {name: module for name, module in before.items() if name.partition(".")[0] in mimicked}
         assert path == sys.path
         assert {} == gpus[0].processes
     finally:
