@@ -13,7 +13,7 @@ from sglang_probe.explain.plan.inputs import DEFAULT, FLAGS, Inputs, without_rep
 from sglang_probe.explain.plan.like import refuse_another_server
 from sglang_probe.explain.plan.model import Change
 from sglang_probe.explain.plan.server import server_of
-from sglang_probe.explain.plan.tenants import tenants_of
+from sglang_probe.explain.plan.tenants import held_by_others
 from sglang_probe.explain.scaling import MOST_SIZES
 from sglang_probe.explain.subject import Subject
 from sglang_probe.explain.told import Told, largest_of
@@ -54,7 +54,7 @@ def settings_in(run: Run, like: Facts) -> Inputs:
         max_total_tokens=told.count("max_total_tokens") or DEFAULT,
         page_size=told.count("page_size", most=MOST_SIZES),
         custom_all_reduce=told.effective.get("disable_custom_all_reduce") is not True,
-        tenants={rank: held.now for rank, held in tenants_of(subject).items() if held.now},
+        tenants={rank: held.now for rank, held in held_by_others(subject).items() if held.now},
     )
     if not told.effective:
         asked = Inputs(tenants=asked.tenants)

@@ -11,7 +11,7 @@ from sglang_probe.explain.plan.after import After, after_of
 from sglang_probe.explain.plan.model import CannotPlan, NoBudget, Source
 from sglang_probe.explain.plan.ran_out import RanOut, ran_out_of
 from sglang_probe.explain.plan.server import Server, is_latent, server_of
-from sglang_probe.explain.plan.tenants import Own, locals_of, tenants_of
+from sglang_probe.explain.plan.tenants import Own, Tenants, locals_of, tenants_of
 from sglang_probe.explain.reserve import Knobs, Variant, variant_of
 from sglang_probe.explain.scaling import EXTRA_WIDTH, MOST_SIZES, request_slots
 from sglang_probe.explain.set_aside import RuleOfThumb, rule_of_thumb
@@ -52,13 +52,7 @@ class Facts(NamedTuple):
     """SGLang's own reserve for a server of these settings."""
     locals: dict[str, Own]
     """What was free on each rank itself."""
-    tenants: dict[str, int]
-    """What others hold on the device of each rank of its available memory."""
-    tenants_pre_load: dict[str, int]
-    """The same, of its pre-load memory."""
-    tenants_later: int
-    """By how much what they hold on the tightest rank's device has grown since; negative: it shrank."""
-    tenants_gone: bool
+    tenants: Tenants
     custom_all_reduce: bool
     custom_all_reduce_bytes: int | None
     communicators_bytes: int | None
@@ -146,18 +140,15 @@ def facts_of(run: Run) -> Facts:
     target, process, told = seat.worker, seat.process, Told(run)
     draft = next((worker for worker in process.workers if worker.worker == "draft"), None)
     pool = _main_pool(target)
-    after = after_of(process, target.kv, draft)
     stays, mamba = _deductions(seat, told)
     graphs_off = _graphs_off(told)
-    if graphs_off and after.graphs is None:
-        after = after._replace(graphs=())
+    after = _after(process, target, draft, graphs_off=graphs_off)
     context = told.count("context_length")
     knobs = knobs_of(subject, told, after.sizes)
     token = positive(token_bytes(target))
     tokens = None if target.kv is None else positive(target.kv.tokens)
     mean = _mean_token(terms_of(seat.budget), tokens) if token is None else None
     server = server_of(run, pool and pool.dtype)
-    tenants = tenants_of(subject)
     facts = Facts(
         source=_source(subject, seat),
         server=server,
@@ -175,10 +166,7 @@ def facts_of(run: Run) -> Facts:
         aside=highest_of(subject, seat),
         thumb=rule_of_thumb(subject),
         locals=locals_of(subject, terms),
-        tenants={rank: held.available for rank, held in tenants.items() if held.available or held.pre_load},
-        tenants_pre_load={rank: held.pre_load for rank, held in tenants.items()},
-        tenants_later=tenants[seat.label].now - tenants[seat.label].available if seat.label in tenants else 0,
-        tenants_gone=any(near.gone and near.kind == "foreign" for one in subject.ranks for near in one.neighbours),
+        tenants=tenants_of(subject, seat.label),
         custom_all_reduce=told.effective.get("disable_custom_all_reduce") is not True,
         custom_all_reduce_bytes=None if process.pre_load is None else process.pre_load.custom_allreduce_bytes,
         communicators_bytes=None if process.pre_load is None else process.pre_load.communicators_bytes,
@@ -223,6 +211,11 @@ def facts_of(run: Run) -> Facts:
 def _torch(worker: Worker) -> int | None:
     cost, torch = worker.weights_bytes, worker.weights_torch_bytes
     return torch if cost is not None and torch is not None and 0 < torch <= cost else None
+
+
+def _after(process: Process, target: Worker, draft: Worker | None, *, graphs_off: bool) -> After:
+    after = after_of(process, target.kv, draft)
+    return after._replace(graphs=()) if graphs_off and after.graphs is None else after
 
 
 def _graphs_off(told: Told) -> bool:

@@ -154,7 +154,7 @@ def _beside(frame: Frame) -> int | None:
     facts = frame.facts
     beside = facts.after.beside
     theirs = frame.inputs.tenants is not None and "beside" not in facts.borrowed
-    return beside - facts.tenants_later if theirs and beside is not None else beside
+    return beside - facts.tenants.later if theirs and beside is not None else beside
 
 
 def _terms(frame: Frame, fraction: float) -> Terms | None:

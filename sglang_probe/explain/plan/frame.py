@@ -55,7 +55,7 @@ def frame_of(facts: Facts, inputs: Inputs) -> Frame:
         facts=facts,
         inputs=inputs,
         pre_load=facts.terms.pre_load + pre,
-        tenants=max((facts.tenants if inputs.tenants is None else inputs.tenants).values(), default=0),
+        tenants=max((facts.tenants.available if inputs.tenants is None else inputs.tenants).values(), default=0),
         weights=weights,
         draft_weights=draft if facts.has_draft else None,
         available=facts.terms.available + available - sum(known) if len(known) == len(moved) else None,
@@ -93,7 +93,7 @@ def _given_back(facts: Facts, inputs: Inputs) -> tuple[int, int]:
     if inputs.tp == 1:
         same += facts.communicators_bytes or 0
     gains = []
-    for index, held in enumerate((facts.tenants_pre_load, facts.tenants)):
+    for index, held in enumerate((facts.tenants.pre_load, facts.tenants.available)):
         back = _back(facts, inputs, held)
         was = min((own[index] for own in facts.locals.values()), default=0)
         gains.append(min((own[index] + back.get(rank, 0) for rank, own in facts.locals.items()), default=0) - was)
@@ -110,7 +110,7 @@ def _unbalanced(facts: Facts, inputs: Inputs) -> tuple[int, int] | None:
     """Return the ranks' least and most memory where SGLang would refuse them; not where the run itself passed so."""
     if (inputs.tp or facts.tp) < 2 or inputs.tenants is None or unbalanced(facts.locals, {}) is not None:
         return None
-    return unbalanced(facts.locals, _back(facts, inputs, facts.tenants_pre_load))
+    return unbalanced(facts.locals, _back(facts, inputs, facts.tenants.pre_load))
 
 
 def turned_off(facts: Facts, inputs: Inputs) -> bool:

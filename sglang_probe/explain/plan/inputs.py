@@ -83,7 +83,7 @@ def settings(facts: Facts) -> Inputs:
         quantization=facts.quantization,
         custom_all_reduce=facts.custom_all_reduce,
         draft=facts.has_draft,
-        tenants=facts.tenants,
+        tenants=facts.tenants.available,
         token_bytes=facts.token,
     )
 

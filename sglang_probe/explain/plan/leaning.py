@@ -42,7 +42,7 @@ def assumptions(facts: Facts, resolved: Resolved, numbers: Sequence[Number]) -> 
 def _of_run(facts: Facts) -> Iterator[str]:
     if facts.on_cpu:
         yield "the device is a CPU: its memory is the host's, and what its phases cost is noise of the host's"
-    if facts.tenants_gone:
+    if facts.tenants.gone:
         yield (
             "another process that was on a card is gone since: what it held while the budget was made is in this run's"
             " numbers still (--without-tenants gives it back)"
@@ -115,7 +115,7 @@ def repeated(facts: Facts, asked: Inputs, kept: Inputs) -> Iterator[str]:
     for name, flag in FLAGS.items():
         if getattr(asked, name) is not None and getattr(kept, name) is None:
             if name == "tenants":
-                gone = " any more" if facts.tenants_gone else ""
+                gone = " any more" if facts.tenants.gone else ""
                 yield f"{flag} changes nothing: nobody else is seen on this run's cards{gone}"
             else:
                 yield f"{flag} changes nothing: the run has it so"

@@ -43,7 +43,7 @@ def levers_of(facts: Facts, resolved: Resolved, wishes: Wishes) -> tuple[Lever, 
 
 
 def _tries(facts: Facts, inputs: Inputs) -> Iterator[Try]:
-    if facts.tenants if inputs.tenants is None else inputs.tenants:
+    if facts.tenants.available if inputs.tenants is None else inputs.tenants:
         yield Try(None, None, "the other processes gone from the cards", inputs._replace(tenants={}), "measured")
     if (element_bytes(inputs.kv_cache_dtype or facts.kv_dtype) or Fraction(0)) > 1:
         yield Try("--kv-cache-dtype", HALF, f"--kv-cache-dtype {HALF}", inputs._replace(kv_cache_dtype=HALF))

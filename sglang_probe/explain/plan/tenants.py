@@ -28,10 +28,34 @@ class Own(NamedTuple):
     """False: one of them is not known, and SGLang's minimum stands for it, which is the least that it can be."""
 
 
-def tenants_of(subject: Subject) -> dict[str, Held]:
+class Tenants(NamedTuple):
+    """What others held on the device of each rank, in bytes."""
+
+    available: dict[str, int]
+    """Of its available memory; ranks beside nobody are not here."""
+    pre_load: dict[str, int]
+    """The same, of its pre-load memory."""
+    later: int
+    """By how much it has grown since on the tightest rank's device; negative: it shrank."""
+    gone: bool
+    """Whether one of them was gone at the end."""
+
+
+def held_by_others(subject: Subject) -> dict[str, Held]:
     """Return what others held on the device of each rank, with a budget or not: at the pre-load memory, when the
     budget was computed, and at the end."""
     return burden_of(subject, lambda _, one: one.kind == "foreign")
+
+
+def tenants_of(subject: Subject, tightest: str) -> Tenants:
+    """Return what plans ask of it."""
+    held = held_by_others(subject)
+    return Tenants(
+        available={rank: one.available for rank, one in held.items() if one.available or one.pre_load},
+        pre_load={rank: one.pre_load for rank, one in held.items()},
+        later=held[tightest].now - held[tightest].available if tightest in held else 0,
+        gone=any(near.gone and near.kind == "foreign" for rank in subject.ranks for near in rank.neighbours),
+    )
 
 
 def locals_of(subject: Subject, terms: Terms) -> dict[str, Own]:
