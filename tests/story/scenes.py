@@ -22,7 +22,7 @@ from sglang_probe.testing import GIB, FakeServer, Scenario, Tenant, story
 from sglang_probe.testing.fakesite import make_site
 from sglang_probe.testing.story import DEFAULT_RELEASE, MEM_FRACTION_STATIC, POOREST_RANK, arguments
 
-ROOT: Final = Path(__file__).parents[2]  # not resolved: in the tree of `make test` the packages are links into the wheel
+ROOT: Final = Path(__file__).parents[2]  # not resolved: `make test` links the packages into the wheel
 GOLDEN: Final = Path(__file__).parent / "golden"
 WORKING: Final = 0.80
 LEFT_OVER: Final = Tenant(gpu=POOREST_RANK, pid=114880, bytes=9 * GIB)
