@@ -26,7 +26,6 @@ class Outcome(NamedTuple):
     gain_bytes: int
     """Against what it was."""
     gain_tokens: int | None
-    terms: Terms
     sure: bool = True
     """Whether every rank's own figures are known. If not, this is the most that it can have been."""
 
@@ -71,7 +70,7 @@ def compared(seat: Seat, terms: Terms, better: Terms) -> Outcome:
     token = token_bytes(seat.worker)
     gain = better.rest_bytes - terms.rest_bytes
     tokens = None if token is None else max(better.tokens(token), 0) - max(terms.tokens(token), 0)
-    return Outcome(better.rest_bytes, gain, tokens, better)
+    return Outcome(better.rest_bytes, gain, tokens)
 
 
 def _own(subject: Subject, seat: Seat) -> tuple[dict[str, int | None], dict[str, int | None]]:

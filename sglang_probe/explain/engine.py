@@ -21,12 +21,12 @@ def explain(timeline: Timeline, wanted_tokens: int = 0) -> Explanation:
     The first finding of a run leads. One of severity error explains the failure; the order among those is that of the
     rules, and it is the same among the others.
     """
-    runs = tuple(_findings(run, timeline, wanted_tokens) for run in timeline.runs)
+    runs = tuple(_findings(run, wanted_tokens) for run in timeline.runs)
     return Explanation(runs=runs, read=timeline.read)
 
 
-def _findings(run: Run, timeline: Timeline, wanted_tokens: int) -> RunFindings:
-    subject = Subject(run, [other for other in timeline.runs if other is not run], wanted_tokens)
+def _findings(run: Run, wanted_tokens: int) -> RunFindings:
+    subject = Subject(run, wanted_tokens)
     found = [finding for rule in RULES for finding in rule(subject)]
     if not any(finding.severity == "error" for finding in found):
         found = [*LAST(subject), *found]

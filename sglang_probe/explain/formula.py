@@ -62,15 +62,12 @@ class Terms(NamedTuple):
         return int(self.rest_gib * GIB // token) if self.formula == INLINE else self.rest_bytes // token
 
     def fraction_for(self, wanted: int = 0) -> float:
-        """Return the fraction that leaves `wanted` bytes for the KV cache: with 0 the minimum viable one.
+        """Return the fraction that leaves `wanted` bytes for the KV cache: with 0 the minimum viable one. Negative: the
+        one that is so much short.
 
         Above 1: no fraction does. SGLang's floor on the slack is left out: where it binds, no fraction decides.
         """
         return 1 - (self.available - sum(self.deductions) - wanted) / self.pre_load
-
-    def implied_fraction(self, kept: int) -> float:
-        """Return the fraction that the formula must have had to leave `kept` bytes (negative: so much short)."""
-        return self.fraction_for(kept)
 
 
 def formula_of(budget: Budget) -> Formula | None:

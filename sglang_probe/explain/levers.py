@@ -37,10 +37,6 @@ class Now(NamedTuple):
     thumb: RuleOfThumb | None
     wanted_bytes: int
 
-    def room(self, terms: Terms, needs: int) -> int:
-        """Return the room of a server with these terms; negative: no fraction works."""
-        return terms.available - sum(terms.deductions) - self.wanted_bytes - needs
-
 
 class Change(NamedTuple):
     """One thing that can be done, and what it moves."""

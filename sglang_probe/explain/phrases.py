@@ -57,11 +57,6 @@ def signed(count: int) -> str:
     return f"{'-' if count < 0 else '+'}{gib(abs(count))}"
 
 
-def percent(part: float, whole: float) -> str:
-    """Return a share with one decimal."""
-    return f"{100 * part / whole:.1f} %" if whole else "-"
-
-
 def budget_formula(seat: Seat) -> str:
     """Return the budget's formula with its values: `rest = 21.697 - 93.999 x (1 - 0.550) = -20.603 GiB`."""
     budget = seat.budget

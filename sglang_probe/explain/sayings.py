@@ -18,12 +18,10 @@ class Saying(NamedTuple):
     pattern: re.Pattern[str]
     pool: str
     flags: str
-    serving: bool = False
-    """It comes while requests are served: the pool is full, and was not too small to start with."""
 
 
-def _saying(pattern: str, pool: str, flags: str, *, serving: bool = False) -> Saying:
-    return Saying(re.compile(pattern, re.IGNORECASE), pool, flags, serving)
+def _saying(pattern: str, pool: str, flags: str) -> Saying:
+    return Saying(re.compile(pattern, re.IGNORECASE), pool, flags)
 
 
 _MORE: Final = "a higher --mem-fraction-static"
@@ -31,7 +29,7 @@ _STATES: Final = f"{_MORE}, fewer --max-running-requests, --max-mamba-cache-size
 _LATER: Final = "fewer requests at once (--max-running-requests), shorter ones, or a larger cache"
 SAYINGS: Final = (
     _saying(r"Not enough GPU memory for hybrid|state cache is too small to serve", "recurrent states", _STATES),
-    _saying(r"Not enough space for mamba", "recurrent states", _STATES, serving=True),
+    _saying(r"Not enough space for mamba", "recurrent states", _STATES),
     _saying(r"leaves no room for the full|SWA pool .*cannot hold", "pool of a sliding window",
             f"{_MORE}, fewer --max-running-requests, --swa-full-tokens-ratio"),
     _saying(r"leaves no room for real data", "unified KV pool", _MORE),
@@ -40,7 +38,7 @@ SAYINGS: Final = (
             "KV cache", _MORE),
     _saying(r"(?:Prefill|Decode)? ?out of memory\.? (?:Try to lower your batch size|happened)"
             r"|Out of memory even after retracting|alloc_req_slots runs out of memory",
-            "KV cache", _LATER, serving=True),
+            "KV cache", _LATER),
 )  # fmt: skip
 """In the order in which they are asked."""
 

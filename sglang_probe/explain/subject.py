@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -41,11 +41,10 @@ class Seat(NamedTuple):
 
 
 class Subject:
-    """One run. `others` are the other runs that were read with it, `wanted_tokens` what its KV cache should hold."""
+    """One run; `wanted_tokens` is what its KV cache should hold."""
 
-    def __init__(self, run: Run, others: Sequence[Run] = (), wanted_tokens: int = 0) -> None:
+    def __init__(self, run: Run, wanted_tokens: int = 0) -> None:
         self.run = run
-        self.others = tuple(others)
         self.wanted_tokens = wanted_tokens
 
     @cached_property

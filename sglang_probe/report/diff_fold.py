@@ -87,7 +87,7 @@ def _changes(rank: RankDiff) -> Iterator[Change]:
 
 
 def _is_bytes(term: str) -> bool:
-    return term != "bytes_per_token" and (term.endswith("_bytes") or term.startswith("deductions."))
+    return term.endswith("_bytes") or term.startswith("deductions.")
 
 
 def _same_changes(first: Sequence[Change], second: Sequence[Change]) -> bool:

@@ -145,8 +145,6 @@ def _budget(rank: RankDiff) -> Iterator[Line]:
 
 
 def _term(row: TermRow, value: Any) -> str:
-    if value is None:
-        return UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
     if row.term in {"tokens", "bytes_per_token"}:

@@ -137,7 +137,6 @@ def steady(text: str) -> str:
     steps: tuple[Callable[[str], str], ...] = (
         partial(re.compile(r"(?<=--port )\d+").sub, "PORT"),
         partial(re.compile(r"READY after [\d.]+ s").sub, "READY after N s"),
-        partial(re.compile(r"(?<=ready )[+-][\d.]+ s").sub, "N s"),
         partial(re.compile(r"(?m)(?<=^ready after, s) .*$").sub, " ..."),
         partial(re.compile(r"Read [\d,]+ events").sub, "Read N events"),
     )

@@ -10,7 +10,7 @@ from sglang_probe.explain.diff.arithmetic import arithmetic_of
 from sglang_probe.explain.diff.causes import part_name, subject_of, worked
 from sglang_probe.explain.diff.links import behind, name_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Piece, Row
-from sglang_probe.explain.diff.names import PAIR, called
+from sglang_probe.explain.diff.names import called
 from sglang_probe.explain.diff.printed import printed
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.shortage import pool_proof
@@ -49,7 +49,7 @@ def brief(error: str) -> str:
     return error if len(error) <= LONGEST else f"{error[:LONGEST].rpartition(' ')[0]} ..."
 
 
-def alike_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str] = PAIR) -> Cause | None:
+def alike_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]) -> Cause | None:
     """Return what is known of two failures that are alike, with the number; None where they are not, or where of
     several differences one explains one of them."""
     if not fail_alike(runs):

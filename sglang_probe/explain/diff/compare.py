@@ -14,7 +14,7 @@ from sglang_probe.explain.diff.model import Arithmetic, Cause, Diff, RankDiff, R
 from sglang_probe.explain.diff.parting import parting, phase_cause
 from sglang_probe.explain.diff.provenance import counted, provenance_rows
 from sglang_probe.explain.diff.ranks import by_label, rank_diffs
-from sglang_probe.explain.diff.sentences import NOTHING, sentences
+from sglang_probe.explain.diff.sentences import sentences
 from sglang_probe.explain.diff.sides import sides_of
 from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
@@ -46,8 +46,7 @@ def _compared(runs: Sequence[Run], sides: tuple[Side, ...], *, everything: bool 
     says: list[str] = []
     for side, run in zip(sides[1:], runs[1:], strict=True):
         pair = _compared((runs[0], run), (sides[0], side))
-        leading = pair.says[0] if pair.says else NOTHING
-        says.append(f"{sides[0].name} -> {side.name}: {_of_the_pair(leading)}")
+        says.append(f"{sides[0].name} -> {side.name}: {_of_the_pair(pair.says[0])}")
         causes += pair.causes
     return Diff(sides=sides, provenance=rows, ranks=ranks, causes=tuple(causes), says=tuple(says), notes=notes)
 

@@ -6,7 +6,7 @@ named. With two sides a delta is the second less the first (the candidate less t
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -27,19 +27,7 @@ Group = Literal[
     "tenants",
     "machine",
 ]
-GROUPS: Final[tuple[Group, ...]] = (
-    "run",
-    "sglang",
-    "functions",
-    "arguments given",
-    "arguments effective",
-    "variables",
-    "versions",
-    "cards",
-    "visible devices",
-    "tenants",
-    "machine",
-)
+GROUPS: Final[tuple[Group, ...]] = get_args(Group)
 """In the order in which they are told."""
 
 

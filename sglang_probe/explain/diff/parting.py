@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from sglang_probe.explain.diff.alike import brief
 from sglang_probe.explain.diff.links import name_of
 from sglang_probe.explain.diff.model import Cause, Row
-from sglang_probe.explain.diff.names import PAIR, called
+from sglang_probe.explain.diff.names import called
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.ranks import Key, by_label, keyed_steps
 from sglang_probe.explain.diff.shortage import pool_proof
@@ -31,7 +31,7 @@ class Proof(NamedTuple):
     tenants: bool
 
 
-def phase_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str] = PAIR) -> Cause | None:
+def phase_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]) -> Cause | None:
     """Return where the runs part and what is known of the reason; None where both started."""
     worse = _earlier(runs)
     if worse is None:
@@ -65,7 +65,7 @@ def phase_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]
     )
 
 
-def parting(runs: tuple[Run, Run], names: Sequence[str] = PAIR) -> Cause | None:
+def parting(runs: tuple[Run, Run], names: Sequence[str]) -> Cause | None:
     """Return where the runs part, and no more: for where the reason is proven already."""
     worse = _earlier(runs)
     if worse is None:

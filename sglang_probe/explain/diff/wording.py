@@ -158,11 +158,6 @@ def switch(row: Row) -> tuple[str, tuple[bool, ...]] | None:
     return WORDS.get(words, words), tuple(value is (verb == "enable") for value in values)
 
 
-def signed_gib(count: int) -> str:
-    """Return bytes as GiB with a sign, and the unit."""
-    return f"{signed(gib(count))} GiB"
-
-
 def signed(figure: str) -> str:
     """Return a figure with its sign."""
     return figure if figure.startswith("-") else f"+{figure}"

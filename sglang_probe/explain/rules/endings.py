@@ -13,7 +13,7 @@ from sglang_probe.explain.phrases import gpu, on_ranks
 from sglang_probe.explain.sayings import no_room
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, fraction, gib, listed, number
-from sglang_probe.timeline.model import Process, Step
+from sglang_probe.timeline.model import Failure, Process, Step
 
 PLENTY: Final = 1 << 30
 """Free on the device: from here on nothing that SGLang allocates at once after the pools is refused."""
@@ -44,7 +44,7 @@ def not_memory(subject: Subject) -> Iterator[Finding]:
     elif run.lost_peer and run.failure is not None:
         yield _lost(subject, process)
     elif run.failure is not None:
-        yield _raised(subject, process, step, free)
+        yield _raised(subject, process, step, step.failure or run.failure, free)
 
 
 def unfinished(subject: Subject) -> Iterator[Finding]:
@@ -185,17 +185,16 @@ def _died(subject: Subject, process: Process, step: Step, free: int | None, host
     )
 
 
-def _raised(subject: Subject, process: Process, step: Step, free: int | None) -> Finding:
-    failure = step.failure or subject.run.failure
-    kind = exception_type(None if failure is None else failure.type)
-    first = next(iter(((failure.message if failure is not None else None) or "").splitlines()), "without a message")
+def _raised(subject: Subject, process: Process, step: Step, failure: Failure, free: int | None) -> Finding:
+    kind = exception_type(failure.type)
+    first = next(iter((failure.message or "").splitlines()), "without a message")
     plenty = free is not None and free >= PLENTY
     device = (
         "what was free then is not known"
         if free is None
         else f"{gib(free)} GiB were free on {gpu(process, subject)} at that moment"
     )
-    where = (None if failure is None else raised_at(failure)) or step.phase
+    where = raised_at(failure) or step.phase
     return Finding(
         rule="not_memory",
         severity="error",
@@ -203,7 +202,6 @@ def _raised(subject: Subject, process: Process, step: Step, free: int | None) ->
         says=f"{kind} in {step.phase} on {label(process)}, and {device}: {_whether(free)}. It says: {first[:300]}",
         numbers={"free_bytes": free, "exception": kind, "raised_in": where},
         lever=Lever(says=f"read it as an error of its own: raised in {where}"),
-        notes=_peers(subject),
         confidence="likely" if plenty else "possible",
     )
 

@@ -165,7 +165,7 @@ def _implied(seat: Seat) -> float | None:
     token = token_bytes(seat.worker)
     if budget.result_unit == "tokens" and not token:
         return None
-    implied = terms.implied_fraction(_kept(budget, token))
+    implied = terms.fraction_for(_kept(budget, token))
     return implied if abs(implied - terms.fraction) > WORTH else None
 
 

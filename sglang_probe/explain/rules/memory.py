@@ -140,7 +140,7 @@ def _figures(said: OutOfMemory) -> str:
     parts = []
     if said.wanted is not None and said.free is not None:
         short = f": short by {mib(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
-        parts.append(f"Wanted {mib(said.wanted)}, free {mib(said.free)}{short or ''}.")
+        parts.append(f"Wanted {mib(said.wanted)}, free {mib(said.free)}{short}.")
     elif said.wanted is not None:
         parts.append(f"Wanted {mib(said.wanted)}.")
     if said.process is not None and said.allocated is not None and said.outside is not None:
@@ -185,7 +185,7 @@ def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
     if batch and batch > 1:
         yield Lever(
             flag="--cuda-graph-max-bs",
-            value=max(batch // 2, 1),
+            value=batch // 2,
             basis="scaled",
             says=f"buffers and graphs grow with the largest batch, {batch}: half of it asks for about half here, and of"
             " the sizes that follow; `plan` with it says whether that is enough",
