@@ -71,10 +71,13 @@ def levers_of(subject: Subject, seat: Seat, interval: Interval | None) -> list[L
     return [*found, *_despite(now, interval)]
 
 
-def real_weights(seat: Seat) -> int | None:
+def real_weights(cost: int | None, torch: int | None) -> int | None:
     """Return what the weights took on the device, or what torch holds of them where others moved meanwhile."""
-    cost, torch = seat.worker.weights_bytes, seat.worker.weights_torch_bytes
     return torch if torch is not None and (cost is None or cost - torch > APART) else cost
+
+
+def _weights(now: Now) -> int | None:
+    return real_weights(now.seat.worker.weights_bytes, now.seat.worker.weights_torch_bytes)
 
 
 def _fraction(seat: Seat, terms: Terms, interval: Interval | None) -> Lever | None:
@@ -140,7 +143,7 @@ def _lever(now: Now, change: Change, top: Bound | None) -> Lever:
 
 
 def _tp(now: Now) -> Iterator[Change]:
-    size, weights = as_number(now.subject.effective("tp_size", "tp")), real_weights(now.seat)
+    size, weights = as_number(now.subject.effective("tp_size", "tp")), _weights(now)
     if size and weights is not None:
         says = f"weights of {gib(weights)} GiB would be about {gib(weights // 2)}, if every one of them is split evenly"
         yield Change("--tp", int(size) * 2, says, available=weights // 2)
@@ -149,7 +152,7 @@ def _tp(now: Now) -> Iterator[Change]:
 def _quantized(now: Now) -> Iterator[Change]:
     steps = now.seat.process.steps
     load = next((step for step in steps if step.phase == "weights.load" and step.worker == "target"), None)
-    weights = now.seat.worker.weights_torch_bytes or real_weights(now.seat)
+    weights = now.seat.worker.weights_torch_bytes or _weights(now)
     kind = None if load is None or load.attributes.get("quantization") else str(load.attributes.get("dtype"))
     if weights is not None and kind in HALVED:
         says = f"weights of {gib(weights)} GiB in {kind} would be about half in 8 bits"

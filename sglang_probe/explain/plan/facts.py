@@ -94,7 +94,6 @@ class Facts(NamedTuple):
     context: int | None
     context_given: int | None
     on_cpu: bool
-    model: str | None
     verified: bool | None
     """Whether the terms give SGLang's own result, by the probe."""
     after: After
@@ -147,7 +146,7 @@ def facts_of(run: Run) -> Facts:
     knobs = knobs_of(subject, told, after.sizes)
     token = positive(token_bytes(target))
     tokens = None if target.kv is None else positive(target.kv.tokens)
-    mean = _mean_token(terms_of(seat.budget), tokens) if token is None else None
+    mean = _mean_token(terms, tokens) if token is None else None
     server = server_of(run, pool and pool.dtype)
     facts = Facts(
         source=_source(subject, seat),
@@ -198,7 +197,6 @@ def facts_of(run: Run) -> Facts:
         context=context or _context(after, told),
         context_given=context,
         on_cpu=process.device is not None and process.device.kind == "cpu",
-        model=text(told.effective.get("model_path")),
         verified=seat.budget.verified,
         after=after,
         own=after,
@@ -298,8 +296,8 @@ def _deductions(seat: Seat, told: Told) -> tuple[dict[str, int], int | None]:
     return (stays, None) if given else (stays, stays.pop("mamba", None))
 
 
-def _mean_token(terms: Terms | None, tokens: int | None) -> int | None:
-    return None if terms is None or tokens is None else positive(terms.rest_bytes // tokens)
+def _mean_token(terms: Terms, tokens: int | None) -> int | None:
+    return None if tokens is None else positive(terms.rest_bytes // tokens)
 
 
 def _main_pool(worker: Worker) -> Any:

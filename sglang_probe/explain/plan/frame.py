@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from sglang_probe.explain.levers import APART
+from sglang_probe.explain.levers import real_weights
 from sglang_probe.explain.plan.facts import Facts
 from sglang_probe.explain.plan.inputs import Inputs
 from sglang_probe.explain.plan.tenants import unbalanced
@@ -124,7 +124,7 @@ def _weights(facts: Facts, run: int | None, torch: int | None, inputs: Inputs) -
     if run is None or not _moves_weights(inputs):
         return run
     held = run if torch is None else torch
-    real = held if run - held > APART else run
+    real = real_weights(run, torch) or run
     by = Fraction(1) if inputs.tp is None else split(facts.tp, inputs.tp)
     planned = run - real + scaled(real, by)
     if inputs.quantization is None:

@@ -9,7 +9,7 @@ from sglang_probe.explain.plan.facts import Facts
 from sglang_probe.explain.plan.inputs import FLAGS, Inputs
 from sglang_probe.explain.plan.model import Number
 from sglang_probe.explain.plan.names import name_of
-from sglang_probe.explain.plan.numbers import ROWS, own_outlook
+from sglang_probe.explain.plan.numbers import ROWS
 from sglang_probe.explain.plan.wishes import Resolved
 from sglang_probe.explain.scaling import RULES
 from sglang_probe.figures import gib, listed
@@ -53,23 +53,21 @@ def _of_run(facts: Facts) -> Iterator[str]:
     if facts.verified is False:
         yield "the probe could not reproduce SGLang's own result from this run's terms: the plan may be off as much"
     if facts.like is not None and facts.borrowed:
-        yield from _borrowed(facts)
+        yield from _borrowed(facts, facts.like.run_id)
     if facts.terms.floor is not None:
         yield "SGLang's floor on the slack is taken as in this run"
 
 
-def _borrowed(facts: Facts) -> Iterator[str]:
+def _borrowed(facts: Facts, run_id: str) -> Iterator[str]:
     """Say what another run lent, and that it was moved to this run's own settings."""
     names = {row.field: name_of(row.name) for row in ROWS}
-    after = own_outlook(facts)
     parts = []
     for field, rule in facts.borrowed.items():
         what = names.get(field, field)
         if field == "graphs" and rule == "graphs" and facts.after.sizes:
-            sizes = facts.after.sizes
-            what = f"graphs, scaled to the {len(sizes)} batch sizes up to {max(sizes)} ({gib(after.graphs)} GiB)"
+            sizes, took = facts.after.sizes, gib(facts.after.graphs_bytes)
+            what = f"graphs, scaled to the {len(sizes)} batch sizes up to {max(sizes)} ({took} GiB)"
         parts.append(what)
-    run_id = "another run" if facts.like is None else facts.like.run_id
     yield (
         f"what this run never came to is taken from {run_id} (--like), scaled to this run's own settings where there is"
         f" a rule: {', '.join(parts)}"

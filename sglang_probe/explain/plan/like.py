@@ -99,7 +99,7 @@ def _pools(facts: Facts, like: Facts) -> dict[str, Any]:
     scaled = theirs._replace(pools=pools)
     page = theirs.page or 1
     kv = None if theirs.kv is None else theirs.kv + scaled.modelled(page) - theirs.modelled(page)
-    return {"tokens": theirs.tokens, "page": theirs.page, "token": theirs.token, "pools": pools, "kv": kv}
+    return {"tokens": theirs.tokens, "page": theirs.page, "pools": pools, "kv": kv}
 
 
 def _requests(facts: Facts, like: Facts) -> dict[str, Any]:
@@ -138,13 +138,13 @@ def _same_settings(facts: Facts, like: Facts) -> bool:
     )
 
 
-def nothing_borrowed(facts: Facts, like: Facts) -> str | None:
+def nothing_borrowed(facts: Facts) -> str | None:
     """Say that a run given by --like adds nothing; None: it does, or none was given."""
-    if facts.like is None or facts.borrowed:
+    source = facts.like
+    if source is None or facts.borrowed:
         return None
     if facts.after.free is not None:
-        return f"--like {like.source.run_id} adds nothing: {facts.source.run_id} measured all of it itself."
-    source = like.source
+        return f"--like {source.run_id} adds nothing: {facts.source.run_id} measured all of it itself."
     came = f"it {source.outcome} in {source.failed_phase} itself" if source.failed_phase else f"it is {source.outcome}"
     return (
         f"--like {source.run_id} adds nothing: {came}, and measured nothing that {facts.source.run_id} lacks;"

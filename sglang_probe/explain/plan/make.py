@@ -61,7 +61,7 @@ def plan(
     resolved = resolve(facts, kept, wishes)
     numbers = tuple(numbers_of(facts, resolved))
     notes = () if theirs is not None else tuple(repeated(facts, asked, kept))
-    lent = None if like is None or told is not None else nothing_borrowed(facts, facts_of_or_refuse(like))
+    lent = nothing_borrowed(facts)
     given_back = None if told is None or inputs is None else without_tenants(told, inputs)
     stands = None if told is None else stands_in(run, facts, alone=given_back is not None)
     again = None if told is None or asked != told or resolved.starts is False else _ran_out(run)

@@ -94,7 +94,8 @@ def _leans(interval: Interval | None) -> bool:
 
 
 def _says(subject: Subject, seat: Seat) -> str:
-    budget, weights = seat.budget, real_weights(seat)
+    budget, worker = seat.budget, seat.worker
+    weights = real_weights(worker.weights_bytes, worker.weights_torch_bytes)
     static, pre_load, available = budget.static_budget_bytes, budget.pre_load_bytes, budget.available_bytes
     who = on_ranks(subject, [one.process for one in subject.negative])
     if static is None and pre_load is not None and budget.mem_fraction_static is not None:

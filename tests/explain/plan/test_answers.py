@@ -23,7 +23,6 @@ from sglang_probe.timeline.model import Run, Step
 from tests.explain.explaining import findings
 from tests.explain.plan.making import CAR, GIB, MIB, known, made_run, recorded, recordings, value
 
-EXPERIMENTS = "h200-x2-sglang-0.5.14-experiments"
 THUMB: dict[str, Any] = {"chunked_prefill_size": 8192, "cuda_graph_max_bs": 8}
 
 
