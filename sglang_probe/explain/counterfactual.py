@@ -17,6 +17,7 @@ from sglang_probe.explain.others import Burden, Held
 from sglang_probe.explain.subject import Seat, Subject, label
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Process
+from sglang_probe.timeline.processes import first_step
 
 
 class Outcome(NamedTuple):
@@ -90,7 +91,7 @@ def _own(subject: Subject, seat: Seat) -> tuple[dict[str, int | None], dict[str,
 
 def _free(process: Process, phase: str, *, after: bool) -> int | None:
     """Return what was free on a rank when the first step of a phase ended, or when it began."""
-    step = next((one for one in process.steps if one.phase == phase and one.worker != "draft"), None)
+    step = first_step(process, phase)
     if step is None:
         return None
     return step.free_bytes if after else step.free_before_bytes

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from sglang_probe.explain.subject import Subject, label
-from sglang_probe.timeline.model import Neighbour, Process, Step
+from sglang_probe.timeline.model import Neighbour, Process
+from sglang_probe.timeline.processes import ended_ns, first_step
 
 
 class Held(NamedTuple):
@@ -63,11 +64,8 @@ def lists_of(process: Process) -> Lists:
     """Return a rank's process lists."""
     found = []
     for step in process.steps:
-        if step.mono_ns is None:
-            continue
-        ended = step.mono_ns + round((step.duration_s or 0) * 1e9)
-        for moment, reading in ((step.mono_ns, step.before), (ended, step.after)):
-            if reading is not None and reading.nvml_processes is not None:
+        for moment, reading in ((step.mono_ns, step.before), (ended_ns(step), step.after)):
+            if moment is not None and reading is not None and reading.nvml_processes is not None:
                 found.append((moment, {(one.pid, one.start_ticks): one.bytes or 0 for one in reading.nvml_processes}))
     found.sort(key=lambda pair: pair[0])
     return Lists([moment for moment, _ in found], [table for _, table in found])
@@ -115,14 +113,10 @@ def joined(*burdens: Burden) -> dict[str, Held]:
 
 
 def _end(process: Process, phase: str) -> int | None:
-    step = _first(process, phase)
-    return None if step is None or step.mono_ns is None else step.mono_ns + round((step.duration_s or 0) * 1e9)
+    step = first_step(process, phase)
+    return None if step is None else ended_ns(step)
 
 
 def _begin(process: Process, phase: str) -> int | None:
-    step = _first(process, phase)
+    step = first_step(process, phase)
     return None if step is None else step.mono_ns
-
-
-def _first(process: Process, phase: str) -> Step | None:
-    return next((step for step in process.steps if step.phase == phase and step.worker != "draft"), None)

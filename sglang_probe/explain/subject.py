@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from sglang_probe.timeline.arithmetic import SAME_BYTES, left_nothing
 from sglang_probe.timeline.model import Budget, Failure, Process, Run, Step, Worker
+from sglang_probe.timeline.processes import ranks_of
 from sglang_probe.timeline.worlds import place_of
 
 
@@ -50,7 +51,7 @@ class Subject:
     @cached_property
     def ranks(self) -> tuple[Process, ...]:
         """The processes that are ranks."""
-        return tuple(process for process in self.run.processes if process.label is not None)
+        return ranks_of(self.run)
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:

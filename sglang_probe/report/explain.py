@@ -15,10 +15,11 @@ from sglang_probe.explain.phrases import signed
 from sglang_probe.explain.titles import TITLES
 from sglang_probe.figures import listed, number
 from sglang_probe.report.footer import read_footer
-from sglang_probe.report.header import STYLES, first_error, run_name
+from sglang_probe.report.header import STYLES, run_name
 from sglang_probe.report.layout import WIDTH, field, page, paragraph
 from sglang_probe.report.outcome import MANY, headline
 from sglang_probe.timeline.model import Run, Timeline
+from sglang_probe.timeline.processes import first_error, world_size
 
 INDENT: Final = "  "
 HANGING: Final = " " * 6
@@ -43,7 +44,7 @@ def explain_text(
     for run, findings in zip(timeline.runs, explanation.runs, strict=True):
         several = run.launch > 0 or launches[run.run_id] > 1
         parts.append(_head(run, width, now, several))
-        size = sum(process.label is not None for process in run.processes) + len(run.missing)
+        size = world_size(run)
         parts += [_finding(finding, width, size) for finding in findings.findings]
         if not findings.findings:
             parts.append(paragraph(_nothing(findings), width))

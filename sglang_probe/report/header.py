@@ -9,12 +9,13 @@ from datetime import datetime
 
 from rich.text import Text
 
-from sglang_probe.figures import UNKNOWN, counted, exception_type, listed
+from sglang_probe.figures import UNKNOWN, counted, listed
 from sglang_probe.report.layout import field, paragraph
 from sglang_probe.report.outcome import MANY, headline, why
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.health import MISSING
-from sglang_probe.timeline.model import Failure, Provenance, Run
+from sglang_probe.timeline.model import Provenance, Run
+from sglang_probe.timeline.processes import first_error, ranks_of, world_size
 
 VERSIONS = {"torch": "torch", "cuda": "CUDA", "nccl": "NCCL", "driver": "driver", "python": "Python"}
 STYLES = {"ready": "green", "failed": "bold red", "died": "bold red"}
@@ -44,12 +45,6 @@ def run_header(
         style = "bold red" if _is_blind(run) else "yellow"
         lines += paragraph(f"PROBE: {loud}", width, hanging=" " * 7, style=style)
     return lines
-
-
-def first_error(failure: Failure) -> str:
-    """Return the type of an exception and the first line of what it says."""
-    first = next(iter((failure.message or "").splitlines()), "without a message")
-    return f"{exception_type(failure.type)}: {first}"
 
 
 def _is_blind(run: Run) -> bool:
@@ -106,9 +101,9 @@ def _between(start: str, end: str | None) -> float | None:
 
 
 def _ranks(run: Run) -> str:
-    seen = [process for process in run.processes if process.label is not None]
+    seen = ranks_of(run)
     placed = any(process.rank and process.rank.world for process in seen)
-    size = len(seen) + len(run.missing) if placed else UNKNOWN
+    size = world_size(run) if placed else UNKNOWN
     others = Counter(process.role for process in run.processes if process.label is None)
     hosts = len({process.host for process in run.processes})
     parts = [f"{len(seen)} of {size} seen on {counted(hosts, 'host')}"]

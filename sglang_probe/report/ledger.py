@@ -13,6 +13,7 @@ from sglang_probe.report.layout import paragraph
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Neighbour, PreLoad, Process, Step
+from sglang_probe.timeline.processes import is_cpu, last_ledger
 
 OTHERS: Final = 64 << 20
 """Bytes in use on a card before a process came that only others can account for."""
@@ -38,8 +39,8 @@ GAP: Final = 3
 
 def ledger_lines(process: Process, width: int, indent: str) -> list[Text]:
     """Return the ledger of a rank at its end; nothing where there is none, or on a CPU, where it has no rows."""
-    step = _last(process)
-    if step is None or step.ledger is None or (process.device is not None and process.device.kind == "cpu"):
+    step = last_ledger(process)
+    if step is None or step.ledger is None or is_cpu(process):
         return []
     total = step.ledger_total_bytes or 0
     whose = "NVML's total" if step.ledger_total_source == "nvml_total_bytes" else "CUDA's total"
@@ -51,10 +52,6 @@ def ledger_lines(process: Process, width: int, indent: str) -> list[Text]:
     for said in [*_neighbours(process), *_unknowns(step)]:
         lines += paragraph(said, width, indent, indent * 2)
     return lines
-
-
-def _last(process: Process) -> Step | None:
-    return next((step for step in reversed(process.steps) if step.depth == 0 and step.ledger is not None), None)
 
 
 def _is_shown(key: str, amount: int | None) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sglang_probe.timeline.model import Run
+from sglang_probe.timeline.processes import is_cpu, ranks_of
 
 STATES: Final = {
     "died": "died: the process is gone, and the step never ended",
@@ -21,6 +22,5 @@ def legend(run: Run) -> Iterator[str]:
     yield from (said for state, said in STATES.items() if state in states)
     if any((step.cost_bytes or 0) < 0 for step in steps):
         yield "cost: negative means freed"
-    on_cpu = [p for p in run.processes if p.label is not None and p.device is not None and p.device.kind == "cpu"]
-    if len(on_cpu) > 1:
+    if sum(map(is_cpu, ranks_of(run))) > 1:
         yield "the host's memory is shared: a cost includes what the other processes did meanwhile"

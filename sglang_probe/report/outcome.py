@@ -10,6 +10,7 @@ from sglang_probe.figures import UNKNOWN, counted, listed
 from sglang_probe.report.budget import worked
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.model import Process, Run
+from sglang_probe.timeline.processes import world_size
 
 MANY = 8
 """Processes named in one line."""
@@ -91,7 +92,7 @@ def _failed(run: Run) -> str:
 
 def _on(run: Run, alike: Sequence[Process]) -> str:
     """Say how many ranks failed alike: which of them came first is chance."""
-    size = sum(process.label is not None for process in run.processes) + len(run.missing)
+    size = world_size(run)
     if len(alike) < 2:
         who = process_name(alike[0]) if alike else run.failed_label
         return f" on {who}" if who else ""

@@ -16,11 +16,11 @@ from sglang_probe.explain.diff.provenance import counted, provenance_rows
 from sglang_probe.explain.diff.ranks import by_label, rank_diffs
 from sglang_probe.explain.diff.sentences import sentences
 from sglang_probe.explain.diff.sides import sides_of
-from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
 from sglang_probe.figures import counted as counted_noun
 from sglang_probe.figures import listed
 from sglang_probe.timeline.model import Run
+from sglang_probe.timeline.processes import is_cpu, ranks_of
 
 PARTS_ON_A_CPU: Final = "what others took of that memory meanwhile is in the parts of the budget"
 STARTED: Final = frozenset({"ready", "starting", "unknown"})

@@ -14,11 +14,11 @@ from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.ranks import by_label
 from sglang_probe.explain.diff.sides import last_free
 from sglang_probe.explain.diff.strays import strays_in_words
-from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.diff.terms import terms_of
 from sglang_probe.explain.diff.wording import DEFAULT, arrow, change, is_default_fraction, switch, told
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Run
+from sglang_probe.timeline.processes import is_cpu, ranks_of
 
 TOUCHES: Final = (
     (r".*custom_all_?reduce.*", "custom_allreduce"),

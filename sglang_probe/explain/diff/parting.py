@@ -13,11 +13,12 @@ from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.ranks import Key, by_label, keyed_steps
 from sglang_probe.explain.diff.shortage import pool_proof
 from sglang_probe.explain.diff.sides import error_of
-from sglang_probe.explain.diff.tenants import is_cpu, last_ledger, tenants_on
+from sglang_probe.explain.diff.tenants import tenants_on
 from sglang_probe.explain.diff.values import SAME_TENANT
 from sglang_probe.explain.diff.wording import tenants_in_words, told
 from sglang_probe.figures import gib
 from sglang_probe.timeline.model import Process, Run, Step
+from sglang_probe.timeline.processes import is_cpu, last_ledger
 
 ENDED: Final = frozenset({"error", "died"})
 ALIKE: Final = 0.05

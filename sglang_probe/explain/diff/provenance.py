@@ -11,9 +11,10 @@ from sglang_probe.explain.diff.arguments import argument_rows, following
 from sglang_probe.explain.diff.launchers import lack_of, not_compared
 from sglang_probe.explain.diff.model import GROUPS, Row
 from sglang_probe.explain.diff.nature import natural
-from sglang_probe.explain.diff.tenants import card_rows, fact, is_cpu, ranks_of, tenant_rows
+from sglang_probe.explain.diff.tenants import card_rows, fact, tenant_rows
 from sglang_probe.explain.diff.values import same
 from sglang_probe.timeline.model import Run
+from sglang_probe.timeline.processes import is_cpu, ranks_of
 
 VISIBLE: Final = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
 TOLD_APART: Final = frozenset({"sglang", "driver"})

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from sglang_probe.explain.diff.model import LedgerRow, RankDiff, StepRow, TermRow
-from sglang_probe.explain.diff.tenants import is_cpu, last_ledger, ranks_of
 from sglang_probe.explain.diff.values import delta, near, same
 from sglang_probe.explain.subject import label
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.ledger_rows import KEYS
 from sglang_probe.timeline.model import Budget, Process, Run, Step, Worker
+from sglang_probe.timeline.processes import is_cpu, last_ledger, ranks_of
 
 EXACT_TERMS: Final = ("mem_fraction_static", "mem_fraction_static_given", "verified", "state")
 BYTE_TERMS: Final = (

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from sglang_probe.explain.diff.model import Side
 from sglang_probe.explain.diff.names import names_of
 from sglang_probe.explain.diff.ranks import target_of
-from sglang_probe.explain.diff.tenants import is_cpu, ranks_of
 from sglang_probe.explain.subject import Seat, Subject
-from sglang_probe.figures import exception_type
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Budget, Process, Run
+from sglang_probe.timeline.processes import first_error, is_cpu, ranks_of
 
 
 def sides_of(runs: Sequence[Run]) -> tuple[Side, ...]:
@@ -50,10 +49,7 @@ def _side(name: str, run: Run) -> Side:
 
 def error_of(run: Run) -> str | None:
     """Return the type and the first line of a run's failure."""
-    if run.failure is None:
-        return None
-    first = next(iter((run.failure.message or "").splitlines()), "without a message")
-    return f"{exception_type(run.failure.type)}: {first}"
+    return None if run.failure is None else first_error(run.failure)
 
 
 def token_of(seat: Seat | None) -> int | None:

@@ -8,27 +8,13 @@ from typing import Any, Final
 
 from sglang_probe.explain.diff.model import Row
 from sglang_probe.explain.diff.values import SAME_TENANT, near, same
-from sglang_probe.timeline.model import Device, Neighbour, Process, Run, Step
+from sglang_probe.timeline.model import Device, Neighbour, Process, Run
+from sglang_probe.timeline.processes import is_cpu, last_ledger, ranks_of
 
 UNLISTED: Final = "in use before"
 
 Tenant = dict[str, Any]
 """pid, name, bytes (at most) and left_over of a process."""
-
-
-def ranks_of(run: Run) -> tuple[Process, ...]:
-    """Return the processes that are ranks."""
-    return tuple(process for process in run.processes if process.label is not None)
-
-
-def is_cpu(process: Process) -> bool:
-    """Say whether a rank's memory is the host's."""
-    return process.device is not None and process.device.kind == "cpu"
-
-
-def last_ledger(process: Process) -> Step | None:
-    """Return the last outermost step that has a ledger."""
-    return next((step for step in reversed(process.steps) if step.depth == 0 and step.ledger is not None), None)
 
 
 def _card_of(process: Process, *, several_hosts: bool) -> str | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from sglang_probe.explain.diff.sides import reached, token_of, tokens_of
-from sglang_probe.explain.diff.tenants import ranks_of
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.timeline.arithmetic import floor_binds, plain_slack
 from sglang_probe.timeline.model import PreLoad, Process, Run, Step
+from sglang_probe.timeline.processes import ranks_of
 
 MOST: Final = 1000.0
 """A fraction beyond it is none of SGLang's."""

@@ -19,6 +19,7 @@ from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.explain.told import MOST_RANKS, Told, decode_sizes, knobs_of, largest_of, positive, text
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Process, Run, Worker
+from sglang_probe.timeline.processes import is_cpu, world_size
 
 LATENT: Final = ("MLA", "DSA", "NSA")
 """Kinds of pools that hold a latent cache, the same on every rank."""
@@ -151,7 +152,7 @@ def facts_of(run: Run) -> Facts:
     facts = Facts(
         source=_source(subject, seat),
         server=server,
-        world=len(subject.ranks) + len(run.missing),
+        world=world_size(run),
         formula=seat.budget.formula,
         terms=terms._replace(deductions=tuple(deducted(stays))),
         deductions={name: stays[name] for name in sorted(stays, key=lambda name: name == "mamba")},
@@ -196,7 +197,7 @@ def facts_of(run: Run) -> Facts:
         requests_given=told.count("max_running_requests"),
         context=context or _context(after, told),
         context_given=context,
-        on_cpu=process.device is not None and process.device.kind == "cpu",
+        on_cpu=is_cpu(process),
         verified=seat.budget.verified,
         after=after,
         own=after,

@@ -14,6 +14,7 @@ from sglang_probe.explain.others import Held, burden_of
 from sglang_probe.explain.subject import Seat, Subject, label
 from sglang_probe.timeline.arithmetic import SAME_BYTES
 from sglang_probe.timeline.model import Process
+from sglang_probe.timeline.processes import first_step
 
 UNSEEN: Final = "(unseen)"
 """Stands for ranks that wrote nothing, where the minimum must be one of theirs."""
@@ -90,14 +91,9 @@ def _own(seat: Seat | None, process: Process, terms: Terms) -> Own:
     if pre is None and process.pre_load is not None:
         pre = process.pre_load.pre_load_bytes
     if available is None:
-        available = _before_budget(process)
+        profile = first_step(process, "kv.profile")  # what was free when the budget began to be computed
+        available = None if profile is None else profile.free_before_bytes
     known = pre is not None and available is not None
     if seat is not None and not known:
         known = seat.is_least  # a release that says only the minimum
     return Own(terms.pre_load if pre is None else pre, terms.available if available is None else available, known)
-
-
-def _before_budget(process: Process) -> int | None:
-    """Return what was free when the target's budget began to be computed."""
-    begun = [step for step in process.steps if step.phase == "kv.profile" and step.worker != "draft"]
-    return begun[0].free_before_bytes if begun else None

@@ -14,6 +14,7 @@ from sglang_probe.explain.sayings import no_room
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, fraction, gib, listed, number
 from sglang_probe.timeline.model import Failure, Process, Step
+from sglang_probe.timeline.processes import ended_ns, is_cpu
 
 PLENTY: Final = 1 << 30
 """Free on the device: from here on nothing that SGLang allocates at once after the pools is refused."""
@@ -141,9 +142,9 @@ def _free(process: Process, step: Step) -> int | None:
     if step.free_before_bytes is not None:
         return step.free_before_bytes
     known = [
-        (one.mono_ns + round((one.duration_s or 0) * 1e9), one.free_bytes)
+        (ended, one.free_bytes)
         for one in process.steps
-        if one.free_bytes is not None and one.mono_ns is not None
+        if one.free_bytes is not None and (ended := ended_ns(one)) is not None
     ]
     if known:
         return max(known)[1]
@@ -168,7 +169,7 @@ def _died(subject: Subject, process: Process, step: Step, free: int | None, host
         " native code (a segmentation fault)."
     )
     who = f"{label(process)} (pid {process.pid})" if subject.run.failed_label else "A rank"
-    on_cpu = process.device is not None and process.device.kind == "cpu"  # whose OOM is a signal, not an exception
+    on_cpu = is_cpu(process)  # whose OOM is a signal, not an exception
     no_oom = ": not an out-of-memory error of the device, which would have been raised and recorded"
     return Finding(
         rule="not_memory",

@@ -18,6 +18,7 @@ from sglang_probe.explain.told import sizes_of
 from sglang_probe.figures import gib, number
 from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
 from sglang_probe.timeline.model import Neighbour, Process, Step
+from sglang_probe.timeline.processes import is_cpu
 
 LARGE: Final = 1 << 30
 """Reserved and not allocated by torch: from here on it is worth asking about pieces."""
@@ -71,8 +72,8 @@ def activation_reserve(subject: Subject) -> Iterator[Finding]:
     if subject.run.outcome != "ready":
         return
     thumb = rule_of_thumb(subject)
-    free = [(size, process) for process in subject.ranks if (size := end_of_start(process)) is not None
-            and (process.device is None or process.device.kind != "cpu")]  # fmt: skip
+    own = [process for process in subject.ranks if not is_cpu(process)]
+    free = [(size, process) for process in own if (size := end_of_start(process)) is not None]
     if thumb is None or not free:
         return
     least, process = min(free, key=lambda pair: pair[0])

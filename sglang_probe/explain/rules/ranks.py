@@ -15,6 +15,7 @@ from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Subject, label, labels
 from sglang_probe.figures import GIB, added, gib, listed
 from sglang_probe.timeline.model import Process, Step
+from sglang_probe.timeline.processes import is_cpu
 
 _LEAST: Final = re.compile(r"(?:pre_model_load_memory|min_per_gpu_memory)=([\d.]+)")
 _OWN: Final = re.compile(r"local_gpu_memory=([\d.]+)")
@@ -103,7 +104,7 @@ def _look_at(subject: Subject, poor: str) -> Lever:
 
 def _uneven(subject: Subject) -> Iterator[Place]:
     """Return the steps, in order, at whose end one rank had a tenth less than another; a CPU's ranks share memory."""
-    ranks = [process for process in subject.ranks if process.device is None or process.device.kind != "cpu"]
+    ranks = [process for process in subject.ranks if not is_cpu(process)]
     seen: dict[tuple[str, str | None, str | None], list[tuple[Process, Step]]] = {}
     for process in ranks:
         known: set[tuple[str, str | None, str | None]] = set()
