@@ -60,7 +60,7 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 def added(*counts: int) -> str:
     """Return the sum of bytes as it comes out of the figures that `gib` prints: -20.603 + 0.020 is -20.583."""
-    total = sum(map(_thousandths, counts)) / 1000
+    total = sum(map(thousandths, counts)) / 1000
     return "0.000" if total == 0 else f"{total:.3f}"
 
 
@@ -71,12 +71,13 @@ def shares(parts: Sequence[int], start: int, end: int) -> list[str]:
     Worked example: 139.797 - 0.512 - 0.092 - 0.883 - 0.033 + 0.002 is 138.279, and 138.280 is left: 0.882 is printed.
     """
     cut = [count * 1000 // GIB for count in parts]
-    rest = _thousandths(start) - _thousandths(end) - sum(cut)
+    rest = thousandths(start) - thousandths(end) - sum(cut)
     by_remainder = sorted(range(len(parts)), key=lambda place: -(parts[place] * 1000 % GIB))
     for place in by_remainder[: max(rest, 0)]:
         cut[place] += 1
     return [f"{one / 1000:.3f}" if one else "0.000" for one in cut]
 
 
-def _thousandths(count: int) -> int:
+def thousandths(count: int) -> int:
+    """Return bytes as thousandths of a GiB, as `gib` rounds them."""
     return round(float(f"{count / GIB:.3f}") * 1000)

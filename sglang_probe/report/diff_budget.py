@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sglang_probe.explain.diff.causes import part_name
 from sglang_probe.explain.diff.model import Arithmetic, Diff, Piece
-from sglang_probe.explain.diff.printed import Printed, printed, thousandths
+from sglang_probe.explain.diff.printed import Printed, printed, with_sign
 from sglang_probe.figures import UNKNOWN, fraction, gib, number
 from sglang_probe.report.diff_grid import Line, grid
 from sglang_probe.report.layout import paragraph
@@ -27,8 +27,8 @@ def budget_lines(found: Diff, width: int) -> list[Text]:
     figures, tokens = printed(work), _shown_tokens(work)
     rows = [_line(piece, work, figures, tokens) for piece in work.pieces if piece.part in tokens]
     if figures.rounding:
-        rows.append(Line(part_name("rounding"), ("", "", thousandths(figures.rounding), *_tokens(work, 0))))
-    changed = (thousandths(figures.whole), *_tokens(work, work.delta_tokens))
+        rows.append(Line(part_name("rounding"), ("", "", with_sign(figures.rounding), *_tokens(work, 0))))
+    changed = (with_sign(figures.whole), *_tokens(work, work.delta_tokens))
     rows.append(Line("the rest itself", (gib(before), gib(after), *changed)))
     who = work.labels[0] if work.labels[0] == work.labels[1] else f"{work.labels[0]} and {work.labels[1]}"
     lines = [Text(f"What changed the budget of the tightest rank ({who}; GiB)", style="bold")]

@@ -1,4 +1,4 @@
-"""What a budget says of itself, asked by the ledger, the findings and the reports alike."""
+"""What a budget says of itself, and sums of what may be unknown, for the ledger, the findings and the reports alike."""
 
 from __future__ import annotations
 
@@ -35,3 +35,8 @@ def token_bytes(worker: Worker) -> int | None:
     """Return the bytes that a token takes of a worker's KV cache on one rank; None where nothing says."""
     own = None if worker.budget is None else worker.budget.bytes_per_token
     return own or (None if worker.kv is None else worker.kv.bytes_per_token) or None
+
+
+def less(more: int | None, taken: int | None) -> int | None:
+    """Return the difference; None where one of the two is unknown."""
+    return None if more is None or taken is None else more - taken

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sglang_probe.collect.records import Reading
-from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
+from sglang_probe.timeline.arithmetic import floor_binds, less, token_bytes
 from sglang_probe.timeline.ledger_others import has_context
 from sglang_probe.timeline.model import Ledger, PreLoad, Step, Worker
 
@@ -28,7 +28,7 @@ def pre_load_of(steps: Sequence[Step], workers: Sequence[Worker], device_kind: s
     context = next((one.before for one in inside if one.before is not None and has_context(one.before)), None)
     idle_free = None if idle is None else idle.nvml_free_bytes
     taken = {
-        "context_bytes": _less(idle_free, None if context is None else context.device_free_bytes),
+        "context_bytes": less(idle_free, None if context is None else context.device_free_bytes),
         "world_group_bytes": _cost([one for one in inside if _is_world(one)], "dist.communicator"),
         "communicators_bytes": _cost([one for one in inside if not _is_world(one)], "dist.communicator"),
         "custom_allreduce_bytes": _cost(inside, "allreduce.buffers"),
@@ -92,10 +92,6 @@ def _cost(steps: Sequence[Step], role: str) -> int | None:
     if not shares or None in shares:
         return None
     return -sum(share for share in shares if share is not None)
-
-
-def _less(more: int | None, less: int | None) -> int | None:
-    return None if more is None or less is None else more - less
 
 
 def _why_not_apart(init: Step) -> str | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from sglang_probe.explain.diff.model import Row
 from sglang_probe.explain.diff.structured import Leaf, differing, numbers
-from sglang_probe.explain.diff.values import same
+from sglang_probe.explain.diff.values import NOT_RECORDED, same
 from sglang_probe.timeline.model import Run
 
 NAMES: Final = {
@@ -23,7 +23,6 @@ NAMES: Final = {
     "expert_parallel_size": "ep_size",
 }
 """SGLang's shorter or longer spellings of a flag, by the field of ServerArgs that holds it."""
-NOT_RECORDED: Final = "not recorded of every side"
 ONE_SIDE: Final = "a field that this SGLang alone has"
 FOUND: Final = "no side was given it: SGLang found it"
 SAME_EFFECT: Final = "the value in effect is the same"
@@ -43,21 +42,18 @@ def argument_rows(runs: Sequence[Run], *, fold: bool = True) -> Iterator[Row]:
     given = [run.provenance.given for run in runs]
     effective = [run.provenance.effective for run in runs]
     taken: set[str] = set()
+    known = sorted({name for table in effective for name in table or ()})
+    gave = None if None in given else {field_of(flag) for table in given for flag in table or ()}
     for flag in sorted({flag for table in given for flag in table or ()}):
-        fields = _fields(flag, effective)
+        fields = _fields(flag, known)
         taken.update(fields if fold else ())
         yield _given(flag, given, fields, effective)
-    for name in sorted({name for table in effective for name in table or ()} - taken):
+    for name in sorted(set(known) - taken):
         values = _values(name, effective)
         unknown = any(table is None or name not in table for table in effective)
-        found = FOUND if _nobody_gave(name, given) else None
+        found = FOUND if gave is not None and name not in gave else None
         why = (NOT_RECORDED if None in effective else ONE_SIDE) if unknown else found
         yield Row(group="arguments effective", key=name, values=values, counts=not unknown, why=why)
-
-
-def _nobody_gave(name: str, given: Sequence[Table | None]) -> bool:
-    """Say whether it is known of every side that it was not given this argument."""
-    return all(table is not None and all(field_of(flag) != name for flag in table) for table in given)
 
 
 def _given(flag: str, given: Sequence[Table | None], fields: Sequence[str], effective: Sequence[Table | None]) -> Row:
@@ -71,10 +67,9 @@ def _given(flag: str, given: Sequence[Table | None], fields: Sequence[str], effe
     return Row(group="arguments given", key=flag, values=values, effective=shown, counts=counts, why=why)
 
 
-def _fields(flag: str, effective: Sequence[Table | None]) -> list[str]:
+def _fields(flag: str, known: Sequence[str]) -> list[str]:
     """Return the fields that hold a flag: that of its name, else those whose names go on from it."""
     name = field_of(flag)
-    known = sorted({field for table in effective for field in table or ()})
     return [name] if name in known else [field for field in known if field.startswith(f"{name}_")]
 
 

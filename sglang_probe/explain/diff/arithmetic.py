@@ -14,6 +14,7 @@ import msgspec
 
 from sglang_probe.explain.diff.model import Arithmetic, Piece
 from sglang_probe.explain.diff.terms import Terms, terms_of
+from sglang_probe.timeline.arithmetic import less
 from sglang_probe.timeline.model import Run
 
 WHOLE: Final = "pre_load"
@@ -37,7 +38,7 @@ def arithmetic_of(baseline: Run, candidate: Run) -> Arithmetic | None:
         rest_bytes=(before.rest, after.rest),
         delta_bytes=whole,
         tokens=(before.tokens, after.tokens),
-        delta_tokens=None if before.tokens is None or after.tokens is None else after.tokens - before.tokens,
+        delta_tokens=less(after.tokens, before.tokens),
         pieces=tuple(_worth_it(list(_in_tokens(pieces, before, after)))),
     )
 

@@ -16,11 +16,11 @@ from sglang_probe.explain.diff.provenance import counted, provenance_rows
 from sglang_probe.explain.diff.ranks import by_label, rank_diffs
 from sglang_probe.explain.diff.sentences import sentences
 from sglang_probe.explain.diff.sides import sides_of
+from sglang_probe.explain.diff.tenants import on_a_cpu
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
 from sglang_probe.figures import counted as counted_noun
 from sglang_probe.figures import listed
 from sglang_probe.timeline.model import Run
-from sglang_probe.timeline.processes import is_cpu, ranks_of
 
 PARTS_ON_A_CPU: Final = "what others took of that memory meanwhile is in the parts of the budget"
 STARTED: Final = frozenset({"ready", "starting", "unknown"})
@@ -87,7 +87,7 @@ def _pair(
         experiment=experiment,
         causes=tuple(causes),
         says=tuple(sentences(runs, rows, ranks, found, experiment, causes, tightest=sides[1].tightest, whole=whole)),
-        notes=(*notes, PARTS_ON_A_CPU) if found is not None and _on_a_cpu(runs) else notes,
+        notes=(*notes, PARTS_ON_A_CPU) if found is not None and on_a_cpu(runs) else notes,
     )
 
 
@@ -97,11 +97,7 @@ def _only_noise(runs: Sequence[Run], found: Arithmetic) -> bool:
     resized = any(piece.part == "bytes_per_token" and piece.delta_tokens for piece in found.pieces)
     limited = any(piece.part == "other" and abs(piece.delta_tokens or 0) > 1 for piece in found.pieces)
     small = abs(found.delta_bytes) < SAME_ON_A_CARD and not resized and not limited
-    return len(signs) == 1 and (_on_a_cpu(runs) or small)
-
-
-def _on_a_cpu(runs: Sequence[Run]) -> bool:
-    return any(is_cpu(rank) for run in runs for rank in ranks_of(run))
+    return len(signs) == 1 and (on_a_cpu(runs) or small)
 
 
 def _ended_alike(runs: tuple[Run, Run]) -> bool:
@@ -137,7 +133,7 @@ def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:
             yield f"how {side.name} ended is not known: {run.outcome_reason or run.outcome}"
         if run.source != "events":
             yield f"{side.name} was read from a log: figures of two decimals, and no provenance but the log's"
-    if _on_a_cpu(runs):
+    if on_a_cpu(runs):
         yield "on a CPU the memory is a shared host's: costs are left out"
     yield from _inside(runs, sides)
 

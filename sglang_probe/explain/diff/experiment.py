@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,11 +14,13 @@ from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.ranks import by_label
 from sglang_probe.explain.diff.sides import last_free
 from sglang_probe.explain.diff.strays import strays_in_words
+from sglang_probe.explain.diff.tenants import on_a_cpu
 from sglang_probe.explain.diff.terms import terms_of
+from sglang_probe.explain.diff.values import delta
 from sglang_probe.explain.diff.wording import DEFAULT, arrow, change, is_default_fraction, switch, told
+from sglang_probe.timeline.arithmetic import less
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Run
-from sglang_probe.timeline.processes import is_cpu, ranks_of
 
 TOUCHES: Final = (
     (r".*custom_all_?reduce.*", "custom_allreduce"),
@@ -51,7 +53,7 @@ def experiment_of(
     row = the_one(rows)
     if row is None or row.group not in SETTINGS or any(run.outcome != "ready" for run in runs):
         return None
-    on_cpu = any(is_cpu(rank) for run in runs for rank in ranks_of(run))  # its memory, and so its tokens, are a host's
+    on_cpu = on_a_cpu(runs)  # its memory, and so its tokens, are a host's
     touched = Touched() if on_cpu else _touched(row, runs, ranks, found)
     before, after = sides
     free = _free(runs, sides)
@@ -61,9 +63,9 @@ def experiment_of(
         values=(row.values[0], row.values[1]),
         category=touched.category,
         category_delta_bytes=None if touched.sizes is None else touched.sizes[1] - touched.sizes[0],
-        delta_tokens=None if on_cpu else _less(after.tokens, before.tokens),
+        delta_tokens=None if on_cpu else less(after.tokens, before.tokens),
         delta_free_bytes=None if free is None else free.bytes[1] - free.bytes[0],
-        delta_ready_s=_less(after.ready_s, before.ready_s),
+        delta_ready_s=delta((before.ready_s, after.ready_s)),
         says="",
     )
     because = "" if on_cpu else _because(row, rows, found)
@@ -105,10 +107,6 @@ def _touched(row: Row, runs: tuple[Run, Run], ranks: Sequence[RankDiff], found: 
         return Touched(category, None if category is None else (0, 0))
     first, second = ledger[category].bytes
     return Touched(category, (first or 0, second or 0))
-
-
-def _less(after: Any, before: Any) -> Any:
-    return None if after is None or before is None else after - before
 
 
 class _Free(NamedTuple):

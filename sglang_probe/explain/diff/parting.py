@@ -14,14 +14,13 @@ from sglang_probe.explain.diff.ranks import Key, by_label, keyed_steps
 from sglang_probe.explain.diff.shortage import pool_proof
 from sglang_probe.explain.diff.sides import error_of
 from sglang_probe.explain.diff.tenants import tenants_on
-from sglang_probe.explain.diff.values import SAME_TENANT
+from sglang_probe.explain.diff.values import SAME_TENANT, is_tenants
 from sglang_probe.explain.diff.wording import tenants_in_words, told
 from sglang_probe.figures import gib
 from sglang_probe.timeline.model import Process, Run, Step
 from sglang_probe.timeline.processes import is_cpu, last_ledger
 
 ENDED: Final = frozenset({"error", "died"})
-ALIKE: Final = 0.05
 """Share by which what is missing may differ from what a tenant holds: NVML counts a process a little short."""
 
 
@@ -177,7 +176,7 @@ def _less_free(failed: Process, other: Process, label: str) -> Proof | None:
     hold = f": {kept}" if max(held, pool) >= SAME_TENANT else ""
     hold = "; who holds it was not recorded" if not hold and tenants_on(failed) is None else hold
     says = f"after {key.phase} {label} has {gib(missing)} GiB less free than on the other side{hold}"
-    return Proof(says, abs(held - missing) <= max(SAME_TENANT, ALIKE * missing))
+    return Proof(says, is_tenants(held, missing))
 
 
 def _is_read(key: Key, step: Step, theirs: dict[Key, Step]) -> bool:

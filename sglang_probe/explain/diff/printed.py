@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from sglang_probe.explain.diff.arithmetic import REST_OF_WAY, WHOLE
 from sglang_probe.explain.diff.model import Arithmetic, Piece
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
-from sglang_probe.explain.diff.wording import change, signed
-from sglang_probe.figures import fraction, gib
+from sglang_probe.explain.diff.wording import signed
+from sglang_probe.figures import fraction, gib, thousandths
 
 FAR: Final = 2
 """Thousandths of a GiB by which a product of printed figures may differ from the part itself."""
@@ -28,12 +28,12 @@ class Printed(NamedTuple):
 
     def of(self, part: str) -> str:
         """Return a part with its sign."""
-        return thousandths(self.parts[part])
+        return with_sign(self.parts[part])
 
 
-def thousandths(count: int) -> str:
+def with_sign(count: int) -> str:
     """Return thousandths of a GiB as GiB with a sign."""
-    return signed(f"{count / 1000:.3f}") if count else "+0.000"
+    return signed(f"{count / 1000:.3f}")
 
 
 def printed(found: Arithmetic) -> Printed:
@@ -41,7 +41,7 @@ def printed(found: Arithmetic) -> Printed:
 
     Worked example: 0.037 x 0.550 is 0.020, and -20.603 -> -20.582 is 0.021: 0.001 is rounding.
     """
-    whole = _from(change(*found.rest_bytes))
+    whole = _changed(*found.rest_bytes)
     products: dict[str, str] = {}
     parts: dict[str, int] = {}
     for piece in found.pieces:
@@ -59,19 +59,19 @@ def printed(found: Arithmetic) -> Printed:
     return Printed(parts, products, whole, 0 if is_part else whole - told)
 
 
-def _from(figure: str) -> int:
-    return round(float(figure) * 1000)
+def _changed(before: int, after: int) -> int:
+    return thousandths(after) - thousandths(before)
 
 
 def _figure(piece: Piece, found: Arithmetic) -> tuple[str, int]:
     """Return the factors of a part, where it is a product, and what it comes to."""
-    own = _from(gib(piece.delta_bytes))
+    own = thousandths(piece.delta_bytes)
     factors = _factors(piece, found)
     if factors is None:
         before, after = piece.values
         taken = piece.part not in {WHOLE, "bytes_per_token", "fraction", "other"} and piece.of is None
         known = taken and before is not None and after is not None
-        return "", _from(change(int(after), int(before))) if known else own
+        return "", _changed(int(after), int(before)) if known else own
     text, product = factors
     return text, round(product * 1000) if abs(product * 1000 - own) <= FAR else own
 
@@ -120,4 +120,4 @@ def of_the_whole(found: Arithmetic) -> list[tuple[str, str]]:
     shown = [
         (piece.part, figures.of(piece.part)) for piece in found.pieces if piece.of is None and figures.parts[piece.part]
     ]
-    return [*shown, ("rounding", thousandths(figures.rounding))] if figures.rounding else shown
+    return [*shown, ("rounding", with_sign(figures.rounding))] if figures.rounding else shown

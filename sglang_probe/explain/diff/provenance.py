@@ -12,7 +12,7 @@ from sglang_probe.explain.diff.launchers import lack_of, not_compared
 from sglang_probe.explain.diff.model import GROUPS, Row
 from sglang_probe.explain.diff.nature import natural
 from sglang_probe.explain.diff.tenants import card_rows, fact, tenant_rows
-from sglang_probe.explain.diff.values import same
+from sglang_probe.explain.diff.values import NOT_RECORDED, same
 from sglang_probe.timeline.model import Run
 from sglang_probe.timeline.processes import is_cpu, ranks_of
 
@@ -84,7 +84,7 @@ def _variables(runs: Sequence[Run]) -> Iterator[Row]:
     unknown = None in tables
     for name in sorted({name for table in tables for name in table or ()} - VISIBLE):
         values = tuple(None if table is None else table.get(name) for table in tables)
-        why = "not recorded of every side" if unknown else None
+        why = NOT_RECORDED if unknown else None
         yield Row(group="variables", key=name, values=values, counts=not unknown, why=why)
 
 
@@ -106,8 +106,8 @@ def _all_versions(run: Run) -> dict[str, Any]:
 
 
 def _visible(runs: Sequence[Run]) -> Iterator[Row]:
+    tables = [_environment(run) for run in runs]
     for name in sorted(VISIBLE):
-        tables = [_environment(run) for run in runs]
         values = tuple(None if table is None else table.get(name) for table in tables)
         yield Row(group="visible devices", key=name, values=values, counts=None not in tables)
     yield fact("visible devices", "used", [_used(run) for run in runs])

@@ -10,7 +10,7 @@ from sglang_probe.explain.diff.model import Arithmetic, Cause, Experiment, Ledge
 from sglang_probe.explain.diff.printed import of_the_whole
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.wording import change, set_to, tenants_in_words, told
-from sglang_probe.figures import gib, listed
+from sglang_probe.figures import gib, listed, thousandths
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Run
 
@@ -112,4 +112,4 @@ def _more_or_less(rows: Sequence[LedgerRow], free: int) -> Iterator[str]:
 
 def _milli(row: LedgerRow) -> int:
     before, after = row.bytes
-    return round(float(change(before or 0, after or 0)) * 1000)
+    return thousandths(after or 0) - thousandths(before or 0)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from sglang_probe.explain.diff.model import Piece
 from sglang_probe.explain.diff.names import called
-from sglang_probe.explain.diff.values import SAME_TENANT
+from sglang_probe.explain.diff.values import is_tenants
 from sglang_probe.explain.others import held
 from sglang_probe.explain.phrases import gpu
 from sglang_probe.explain.rules.devices import is_stray
@@ -17,8 +17,6 @@ from sglang_probe.figures import counted, gib
 from sglang_probe.timeline.model import Neighbour, Process, Run
 
 MANY: Final = 3
-SHARE: Final = 0.05
-"""By which what changed may differ from what a process holds: NVML counts a process a little short."""
 
 
 class Stray(NamedTuple):
@@ -84,4 +82,4 @@ def are_behind(piece: Piece, runs: Sequence[Run]) -> bool:
         for one in strays_of(run):
             came[one.device] += sign * (one.bytes or 0)
     changed = after - before
-    return any(size and abs(size - changed) <= max(SAME_TENANT, SHARE * abs(changed)) for size in came.values())
+    return any(size and is_tenants(size, changed) for size in came.values())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sglang_probe.explain.diff.model import Row
-from sglang_probe.explain.diff.values import SAME_TENANT, near, same
+from sglang_probe.explain.diff.values import NOT_RECORDED, SAME_TENANT, near, same
 from sglang_probe.timeline.model import Device, Neighbour, Process, Run
 from sglang_probe.timeline.processes import is_cpu, last_ledger, ranks_of
 
@@ -15,6 +15,11 @@ UNLISTED: Final = "in use before"
 
 Tenant = dict[str, Any]
 """pid, name, bytes (at most) and left_over of a process."""
+
+
+def on_a_cpu(runs: Sequence[Run]) -> bool:
+    """Say whether a rank of one of them has the host's memory."""
+    return any(is_cpu(rank) for run in runs for rank in ranks_of(run))
 
 
 def _card_of(process: Process, *, several_hosts: bool) -> str | None:
@@ -104,7 +109,7 @@ def fact(group: Any, key: str, values: Sequence[Any]) -> Row:
         key=key,
         values=tuple(values),
         counts=not unknown,
-        why="not recorded of every side" if unknown else None,
+        why=NOT_RECORDED if unknown else None,
     )
 
 

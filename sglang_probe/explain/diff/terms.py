@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from sglang_probe.explain.diff.sides import reached, token_of, tokens_of
 from sglang_probe.explain.subject import Seat, Subject
-from sglang_probe.timeline.arithmetic import floor_binds, plain_slack
+from sglang_probe.timeline.arithmetic import floor_binds, less, plain_slack
 from sglang_probe.timeline.model import PreLoad, Process, Run, Step
 from sglang_probe.timeline.processes import ranks_of
 
@@ -136,7 +136,7 @@ def _way(rank: Process) -> dict[str, int | None]:
     """Return what stands between the card and its pre-load memory: what grows here makes the pre-load memory less."""
     way = rank.pre_load or PreLoad()
     return {
-        "card": _less(way.driver_reserved_bytes, way.nvml_total_bytes),
+        "card": less(way.driver_reserved_bytes, way.nvml_total_bytes),
         "others": way.unlisted_bytes,
         "context": way.context_bytes,
         "world_group": _or_none_built(way.world_group_bytes, rank, "dist.communicator"),
@@ -150,7 +150,3 @@ def _or_none_built(taken: int | None, rank: Process, phase: str) -> int | None:
     if taken is None and rank.pre_load is not None and all(step.phase != phase for step in rank.steps):
         return 0
     return taken
-
-
-def _less(more: int | None, less: int | None) -> int | None:
-    return None if more is None or less is None else more - less

@@ -12,8 +12,10 @@ SAME_ON_A_CARD: Final = 1 << 20
 """Bytes of a GPU's memory below which two figures are the same: a driver's pages and NCCL's blocks vary by as much."""
 SAME_TENANT: Final = 64 << 20
 """Bytes by which another process may grow between two runs and still be the same."""
-
-
+NOT_RECORDED: Final = "not recorded of every side"
+"""Why a fact does not count."""
+TENANT_SHARE: Final = 0.05
+"""By which what changed may differ from what a process holds: NVML counts a process a little short."""
 PLAIN: Final = tuple({kind} for kind in (int, float, bool, type(None)))
 
 
@@ -36,6 +38,11 @@ def near(values: Sequence[int | None], least: int = SAME_ON_A_CARD) -> bool:
     if len(known) < len(values):
         return not known
     return not known or max(known) - min(known) < least
+
+
+def is_tenants(held: int, changed: int) -> bool:
+    """Say whether memory that changed is what processes hold of it."""
+    return abs(held - changed) <= max(SAME_TENANT, TENANT_SHARE * abs(changed))
 
 
 def delta(values: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ from sglang_probe.explain.diff.arguments import FOUND, field_of
 from sglang_probe.explain.diff.model import Row
 from sglang_probe.explain.diff.names import names_of
 from sglang_probe.explain.diff.structured import CUT, LONGEST, apart, brief, differing
-from sglang_probe.explain.diff.values import canonical, same
+from sglang_probe.explain.diff.values import NOT_RECORDED, canonical, same
 from sglang_probe.figures import GIB, UNKNOWN, added, fraction, gib, listed
 
 MANY: Final = 4
@@ -53,7 +53,7 @@ def shown(row: Row, value: Any) -> str:
 
 def _whole(row: Row, value: Any) -> str:
     if value is None:
-        return UNKNOWN if row.why and "recorded" in row.why else ABSENT.get(row.group, UNKNOWN)
+        return UNKNOWN if row.why == NOT_RECORDED else ABSENT.get(row.group, UNKNOWN)
     if row.group == "tenants" and isinstance(value, list):
         return ", ".join(_tenant(one) for one in value[:MANY]) if value else "nobody else"
     if row.group == "functions":

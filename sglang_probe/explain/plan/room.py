@@ -16,6 +16,7 @@ from sglang_probe.explain.plan.model import CannotPlan, Wish
 from sglang_probe.explain.plan.wishes import Resolved, ends_of, fraction_for, solved, starts
 from sglang_probe.explain.scaling import element_bytes
 from sglang_probe.figures import fraction, gib, number
+from sglang_probe.timeline.arithmetic import less
 
 FRACTION: Final = "--mem-fraction-static"
 HALF: Final = "fp8_e5m2"
@@ -76,8 +77,8 @@ def _fraction(resolved: Resolved, wishes: Wishes) -> Lever | None:
     return Lever(
         flag=FRACTION,
         value=found,
-        gain_bytes=_less(planned.rest, tried.rest),
-        gain_tokens=_less(planned.tokens, tried.tokens),
+        gain_bytes=less(planned.rest, tried.rest),
+        gain_tokens=less(planned.tokens, tried.tokens),
         enough=True,
         basis="scaled",
         says=said if interval is None else f"{said}; {bound_in_words(interval)}",
@@ -104,7 +105,7 @@ def _lever(one: Try, resolved: Resolved, wishes: Wishes, facts: Facts) -> Lever 
         flag=one.flag,
         value=one.value,
         gain_bytes=None if helped is None else _gained(tried, gains),
-        gain_tokens=_less(planned.tokens, tried.tokens),
+        gain_tokens=less(planned.tokens, tried.tokens),
         enough=enough,
         basis=one.basis,
         says=f"{one.what}: {said}; {_result(planned)}{where}",
@@ -142,17 +143,17 @@ def helps(tried: Outlook, planned: Outlook, wishes: Sequence[Wish]) -> bool | No
 def _gains(tried: Outlook, planned: Outlook, wishes: Sequence[Wish]) -> Iterator[tuple[int | None, bool]]:
     """Return what a change gives of each thing that is missing, and whether that is only wished."""
     if tried.available is not None and tried.available < 0:
-        yield _less(planned.available, tried.available), False
+        yield less(planned.available, tried.available), False
     elif tried.tokens == 0 or (tried.tokens is None and (tried.rest or 0) <= 0):
-        yield _less(planned.rest, tried.rest), False
+        yield less(planned.rest, tried.rest), False
     if tried.runs_out:
-        yield _less(planned.freed, tried.freed), False
+        yield less(planned.freed, tried.freed), False
     elif tried.free is not None and tried.free < 0:
-        yield _less(planned.free, tried.free), False
+        yield less(planned.free, tried.free), False
     for wish in wishes:
         if wish.holds is False:
             name = WISHED[wish.flag]
-            yield _less(getattr(planned, name), getattr(tried, name)), True
+            yield less(getattr(planned, name), getattr(tried, name)), True
 
 
 WISHED: Final = {"--tokens": "tokens", "--concurrency": "concurrency", "--free": "free"}
@@ -167,15 +168,11 @@ def _all_hold(planned: Outlook, wishes: Wishes) -> bool:
     return starts(planned) is not False and all((given or 0) >= wanted for wanted, given in asked if wanted is not None)
 
 
-def _less(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one - other
-
-
 def _gained(tried: Outlook, planned: Outlook) -> int | None:
     """Return what the budget gains; where memory was missing after it, what stays free."""
     if _is_full(tried):
-        return _less(planned.freed, tried.freed) if tried.runs_out else _less(planned.free, tried.free)
-    return _less(planned.rest, tried.rest)
+        return less(planned.freed, tried.freed) if tried.runs_out else less(planned.free, tried.free)
+    return less(planned.rest, tried.rest)
 
 
 def _is_full(tried: Outlook) -> bool:
@@ -184,7 +181,7 @@ def _is_full(tried: Outlook) -> bool:
 
 def _gain(tried: Outlook, planned: Outlook) -> str:
     """What the budget gains, or where that is nothing, or not what is missing, what stays free."""
-    rest, free = _less(planned.rest, tried.rest), _less(planned.free, tried.free)
+    rest, free = less(planned.rest, tried.rest), less(planned.free, tried.free)
     if rest and not _is_full(tried):
         return f"{gib(rest)} GiB more for the KV cache"
     gained = _gained(tried, planned) if _is_full(tried) else free
