@@ -106,7 +106,7 @@ def _named(found: Arithmetic, rows: Sequence[Row], real: Sequence[Row]) -> str:
     figures = printed(found)
     parts = [piece for piece in found.pieces if piece.part != "pre_load" and abs(piece.delta_bytes) >= SAME_ON_A_CARD]
     said = [
-        f"{subject_of(piece, linked).rstrip(',')}, {worked(piece, figures)}"
+        f"{subject_of(piece, linked)}, {worked(piece, figures)}"
         for piece in parts
         if piece.part != "other" and (linked := behind(piece.part, rows))
     ]
@@ -120,7 +120,7 @@ def _turning(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]) -
         for piece in [] if found is None else found.pieces:
             if piece.part != "pre_load" and _lets_start(piece):
                 linked = behind(piece.part, rows)
-                what = subject_of(piece, linked).rstrip(",")
+                what = subject_of(piece, linked)
                 what = f"{part_name(piece.part)} ({what})" if linked and linked[0].group == "tenants" else what
                 yield (
                     f"with {called(names[1 - place])}'s value of {what} {called(names[place])}'s rest would be"

@@ -59,7 +59,9 @@ def budget_causes(
     for piece in sorted(leaves, key=lambda piece: -max(abs(piece.delta_bytes), _as_bytes(piece, found))):
         linked = behind(piece.part, rows)
         strays = strays_in_words(runs, names) if not linked and are_behind(piece, runs) else None
-        what = f"{strays}, which" if strays else subject_of(piece, linked)
+        subject = subject_of(piece, linked)
+        named = f"{subject}," if _tenants_of(piece, linked) else subject
+        what = f"{strays}, which" if strays else named
         share = piece.delta_bytes / found.delta_bytes if found.delta_bytes else None
         explains = turns(piece, found) or _is_the_whole(piece, found)
         yield Cause(
@@ -71,7 +73,7 @@ def budget_causes(
             explains=explains,
             says=_says(piece, found, what, sides, figures)
             if explains
-            else f"{strays or subject_of(piece, linked)}: {worked(piece, figures)}",
+            else f"{strays or subject}: {worked(piece, figures)}",
         )
 
 
@@ -134,16 +136,23 @@ def _outcome(found: Arithmetic) -> str:
 
 def subject_of(piece: Piece, linked: Sequence[Row]) -> str:
     """Name the difference that is behind a part; the part itself where none is, or several could be."""
-    tenants = [row for row in linked if row.group == "tenants"]
-    if tenants and piece.part in {"others", LATE, "idle_free"}:
-        came, went = tenants_in_words(tenants, 1), tenants_in_words(tenants, 0)
-        if came or went:
-            who = came or f"{went}, gone since"
-            return f"the {who}," if who.startswith("left-over") else f"{who},"
+    tenants = _tenants_of(piece, linked)
+    if tenants is not None:
+        return tenants
     if linked and piece.part in {"fraction", "own_term", "bytes_per_token", "custom_allreduce"}:
         return listed([set_to(row) for row in linked], MANY)
     name = part_name(piece.part)
     return f"{name} ({listed([told(row) for row in linked], MANY)})" if linked else name
+
+
+def _tenants_of(piece: Piece, linked: Sequence[Row]) -> str | None:
+    """Return the other processes that came or went; None where they are not what is behind a part."""
+    tenants = [row for row in linked if row.group == "tenants"]
+    if not tenants or piece.part not in {"others", LATE, "idle_free"}:
+        return None
+    came, went = tenants_in_words(tenants, 1), tenants_in_words(tenants, 0)
+    who = came or (f"{went}, gone since" if went else None)
+    return f"the {who}" if who is not None and who.startswith("left-over") else who
 
 
 def worked(piece: Piece, figures: Printed) -> str:

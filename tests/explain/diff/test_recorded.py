@@ -66,6 +66,13 @@ def test_a_lower_fraction_explains_a_failed_budget_with_its_arithmetic() -> None
     assert ("arguments given: --mem-fraction-static",) == cause.differences
 
 
+def test_tenants_that_explain_nothing_are_named_before_their_arithmetic_without_a_comma() -> None:
+    found = diff(SECOND / "oom-capture", EXPERIMENTS / "twoservers")
+    (others,) = [cause for cause in found.causes if cause.part == "others"]
+    assert others.explains is False
+    assert re.match(r"pid [\d/]+, [\d.]+ GiB: by the device's own count", others.says)
+
+
 def test_left_over_schedulers_explain_the_tokens_that_are_gone() -> None:
     found = diff(SECOND / "car", SECOND / "leftover")
     (cause,) = found.causes
