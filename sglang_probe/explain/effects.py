@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from sglang_probe.explain.counterfactual import Outcome, given_back
@@ -104,12 +104,8 @@ def _on_shortage(subject: Subject, shortage: Shortage, short: int, burden: Burde
 
 def _to_pools(subject: Subject, shortage: Shortage, burden: Burden) -> int:
     """Return what the KV pools would have taken of it: nothing before they are made, or where a cap limits them."""
-    made = any(step.phase == "kv.pool" and step.state == "ok" for step in shortage.process.steps)
-    kv = next((worker.kv for worker in shortage.process.workers if worker.worker == "target"), None)
-    outcome = given_back(subject, burden) if made else None
-    if outcome is None or (kv is not None and kv.limited_by == "max_total_tokens"):
-        return 0
-    return max(outcome.gain_bytes, 0)
+    outcome = given_back(subject, burden) if shortage.pools_made and not shortage.is_capped else None
+    return 0 if outcome is None else max(outcome.gain_bytes, 0)
 
 
 def was_refused(subject: Subject) -> bool:
@@ -125,15 +121,15 @@ def _on_spread(subject: Subject, burden: Burden) -> Effect:
             "warning", "Whether that is why the ranks differ cannot be told: one rank alone is here", "possible"
         )
     back = {who: size + burden.get(who, Held()).now for who, size in free.items()}
-    if is_even(back) and not is_even(free):
+    if is_even(back.values()) and not is_even(free.values()):
         says = "Without it the ranks would have been alike, and SGLang would have gone on"
         return Effect("error", says, enough=True)
     return Effect("warning", "Without it the ranks would still differ by more than SGLang allows", enough=False)
 
 
-def is_even(free: Mapping[str, int]) -> bool:
+def is_even(free: Collection[int]) -> bool:
     """Say whether SGLang takes ranks with so much free for alike."""
-    return min(free.values()) >= BALANCED * max(free.values())
+    return min(free) >= BALANCED * max(free)
 
 
 def free_before_weights(process: Process) -> int | None:

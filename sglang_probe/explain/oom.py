@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sglang_probe.explain.oom_message import OutOfMemory, parse
 from sglang_probe.explain.subject import Subject, errors_by_id, label
-from sglang_probe.timeline.arithmetic import floor_binds
-from sglang_probe.timeline.model import Process, Step
+from sglang_probe.timeline.arithmetic import floor_binds, is_capped
+from sglang_probe.timeline.model import Process, Step, Worker
+
+FLOOR_DECIDES: Final = "SGLang's floor on the slack decides, not the fraction"
 
 
 class Shortage(NamedTuple):
@@ -21,6 +23,21 @@ class Shortage(NamedTuple):
     def label(self) -> str:
         """Return the rank that it struck."""
         return label(self.process)
+
+    @property
+    def pools_made(self) -> bool:
+        """Say whether the rank had made a KV pool."""
+        return any(step.phase == "kv.pool" and step.state == "ok" for step in self.process.steps)
+
+    @property
+    def target(self) -> Worker | None:
+        """Return the rank's target."""
+        return next((worker for worker in self.process.workers if worker.worker == "target"), None)
+
+    @property
+    def is_capped(self) -> bool:
+        """Say whether --max-total-tokens limits the KV cache that it made."""
+        return self.pools_made and self.target is not None and is_capped(self.target)
 
     @property
     def wanted_bytes(self) -> int:
@@ -60,13 +77,11 @@ def shortage_of(subject: Subject) -> Shortage | None:
 
 def why_lowering_frees_nothing(shortage: Shortage) -> str | None:
     """Return why a lower fraction would not have left more memory where it ran out; None where it would have."""
-    process = shortage.process
-    made = [step for step in process.steps if step.phase == "kv.pool" and step.state == "ok"]
-    if not made:
+    if not shortage.pools_made:
         return "no KV pool had been made"
-    target = next((worker for worker in process.workers if worker.worker == "target"), None)
-    if target is not None and target.kv is not None and target.kv.limited_by == "max_total_tokens":
+    target = shortage.target
+    if shortage.is_capped:
         return "--max-total-tokens limits the KV cache, not memory"
     if target is not None and target.budget is not None and floor_binds(target.budget):
-        return "SGLang's floor on the slack decides, not the fraction"
+        return FLOOR_DECIDES
     return None

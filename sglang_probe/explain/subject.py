@@ -54,6 +54,14 @@ class Subject:
         return ranks_of(self.run)
 
     @cached_property
+    def by_pid(self) -> dict[tuple[str, int], Process]:
+        """The processes by host and pid: the first of each."""
+        found: dict[tuple[str, int], Process] = {}
+        for process in self.run.processes:
+            found.setdefault((process.host, process.pid), process)
+        return found
+
+    @cached_property
     def seats(self) -> tuple[Seat, ...]:
         """The targets whose budget was computed, whatever came of it."""
         found = (

@@ -31,6 +31,11 @@ def floor_binds(budget: Budget) -> bool:
     return plain is not None and budget.slack_bytes is not None and abs(budget.slack_bytes - plain) >= SAME_BYTES
 
 
+def is_capped(worker: Worker) -> bool:
+    """Say whether --max-total-tokens limits a worker's KV cache, and not memory."""
+    return worker.kv is not None and worker.kv.limited_by == "max_total_tokens"
+
+
 def token_bytes(worker: Worker) -> int | None:
     """Return the bytes that a token takes of a worker's KV cache on one rank; None where nothing says."""
     own = None if worker.budget is None else worker.budget.bytes_per_token

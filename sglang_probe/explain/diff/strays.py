@@ -11,7 +11,7 @@ from sglang_probe.explain.diff.names import called
 from sglang_probe.explain.diff.values import is_tenants
 from sglang_probe.explain.others import held
 from sglang_probe.explain.phrases import gpu
-from sglang_probe.explain.rules.devices import is_stray
+from sglang_probe.explain.rules.devices import is_stray, size_of
 from sglang_probe.explain.subject import Subject, label
 from sglang_probe.figures import counted, gib
 from sglang_probe.timeline.model import Neighbour, Process, Run
@@ -36,20 +36,15 @@ def strays_of(run: Run) -> list[Stray]:
 
 
 def _strays(subject: Subject) -> Iterator[Stray]:
-    own = {(process.host, process.pid): process for process in subject.run.processes}
     for process in subject.ranks:
         for neighbour in process.neighbours:
             if is_stray(subject, process, neighbour) and held(process, neighbour).most:
-                other = own.get((process.host, neighbour.pid))
-                yield Stray(_name(other, neighbour), neighbour.pid, gpu(process, subject), _size(neighbour))
+                other = subject.by_pid.get((process.host, neighbour.pid))
+                yield Stray(_name(other, neighbour), neighbour.pid, gpu(process, subject), size_of(neighbour))
 
 
 def _name(other: Process | None, neighbour: Neighbour) -> str:
     return label(other) if other is not None else neighbour.name or "no process that left events"
-
-
-def _size(neighbour: Neighbour) -> int | None:
-    return neighbour.bytes if neighbour.bytes is not None else neighbour.peak_bytes
 
 
 def strays_in_words(runs: Sequence[Run], names: Sequence[str]) -> str | None:

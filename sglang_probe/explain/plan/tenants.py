@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from sglang_probe.explain.effects import is_even
 from sglang_probe.explain.formula import Terms
 from sglang_probe.explain.others import Held, burden_of
 from sglang_probe.explain.subject import Seat, Subject, label
@@ -72,10 +73,10 @@ def locals_of(subject: Subject, terms: Terms) -> dict[str, Own]:
 def unbalanced(owns: Mapping[str, Own], back: Mapping[str, int]) -> tuple[int, int] | None:
     """Return least and most pre-load memory of the ranks with memory given back, where they are too unequal to start.
 
-    Source: SGLang's `init_torch_distributed` refuses where a rank has more than the least / 0.9.
+    Source: SGLang's `init_torch_distributed`.
     """
     pre = [own.pre_load + back.get(rank, 0) for rank, own in owns.items() if own.is_known]
-    if len(pre) > 1 and min(pre) < max(pre) * 0.9:
+    if len(pre) > 1 and not is_even(pre):
         return min(pre), max(pre)
     return None
 

@@ -55,7 +55,6 @@ def _made_the_difference(subject: Subject, together: Sequence[Process]) -> bool:
 
 def stray_context(subject: Subject) -> Iterator[Finding]:
     """A process of the run holds memory on a device that is not its own."""
-    own = {(process.host, process.pid): process for process in subject.run.processes}
     strays = burden_of(subject, lambda process, one: is_stray(subject, process, one))
     if not strays:
         return
@@ -63,20 +62,20 @@ def stray_context(subject: Subject) -> Iterator[Finding]:
     for process in subject.ranks:
         for neighbour in process.neighbours:
             if is_stray(subject, process, neighbour):
-                yield _stray(subject, process, neighbour, own.get((process.host, neighbour.pid)), effect)
+                yield _stray(subject, process, neighbour, subject.by_pid.get((process.host, neighbour.pid)), effect)
 
 
 def is_stray(subject: Subject, process: Process, neighbour: Neighbour) -> bool:
     """Say whether a process of the run is on a rank's device without belonging there."""
     if neighbour.kind != "run":
         return False
-    other = next((one for one in subject.run.processes if (one.host, one.pid) == (process.host, neighbour.pid)), None)
+    other = subject.by_pid.get((process.host, neighbour.pid))
     return other is None or not _same_device(process, other)
 
 
 def _stray(subject: Subject, process: Process, neighbour: Neighbour, other: Process | None, effect: Effect) -> Finding:
     name = label(other) if other is not None else neighbour.name or "a process of this run"
-    size = neighbour.bytes if neighbour.bytes is not None else neighbour.peak_bytes
+    size = size_of(neighbour)
     amount = "memory" if size is None else f"{gib(size)} GiB"
     home = "has no device of its own" if other is None or other.label is None else f"belongs on {gpu(other, subject)}"
     return Finding(
@@ -96,6 +95,11 @@ def _stray(subject: Subject, process: Process, neighbour: Neighbour, other: Proc
         ),
         confidence=effect.confidence,
     )
+
+
+def size_of(neighbour: Neighbour) -> int | None:
+    """Return what a process holds, or held at most where it is gone or was not read again."""
+    return neighbour.bytes if neighbour.bytes is not None else neighbour.peak_bytes
 
 
 def _same_device(process: Process, other: Process) -> bool:

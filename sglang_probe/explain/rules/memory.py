@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sglang_probe.explain.feasible import highest_of
 from sglang_probe.explain.model import Finding, Lever
-from sglang_probe.explain.oom import Shortage, shortage_of, why_lowering_frees_nothing
+from sglang_probe.explain.oom import FLOOR_DECIDES, Shortage, shortage_of, why_lowering_frees_nothing
 from sglang_probe.explain.oom_message import OutOfMemory, parse
 from sglang_probe.explain.others import Lists, lists_of
 from sglang_probe.explain.phrases import gpu, mib
@@ -16,7 +16,7 @@ from sglang_probe.explain.set_aside import decode_max_bs, end_of_start, rule_of_
 from sglang_probe.explain.subject import Seat, Subject, label, raised_at
 from sglang_probe.explain.told import sizes_of
 from sglang_probe.figures import gib, number
-from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
+from sglang_probe.timeline.arithmetic import floor_binds, is_capped, token_bytes
 from sglang_probe.timeline.model import Neighbour, Process, Step
 from sglang_probe.timeline.processes import is_cpu
 
@@ -194,8 +194,7 @@ def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
 
 
 def _load_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
-    pools = any(step.phase == "kv.pool" and step.state == "ok" for step in shortage.process.steps)
-    if shortage.step.phase != "weights.load" or pools:  # a draft that is loaded after the target's pools
+    if shortage.step.phase != "weights.load" or shortage.pools_made:  # a draft that is loaded after the target's pools
         yield from _make_way(subject, shortage)
     elif not any(one.kind == "foreign" for one in shortage.process.neighbours):  # what they hold comes first
         free = gib(shortage.step.free_before_bytes)
@@ -207,7 +206,7 @@ def _make_way(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
     """What the KV pools can give up."""
     seat = next((one for one in subject.seats if one.process is shortage.process), None)
     why = why_lowering_frees_nothing(shortage)
-    if shortage.short_bytes is None or (why is not None and "--max-total-tokens" not in why):
+    if shortage.short_bytes is None or (why is not None and not shortage.is_capped):
         return
     if why is not None:
         token = None if seat is None else token_bytes(seat.worker)
@@ -248,11 +247,10 @@ def _lowered(subject: Subject, seat: Seat | None, short: int) -> Lever:
 
 def _less_static(subject: Subject, seat: Seat | None, short: int) -> Lever:
     """Return what makes room beside the pools of a server that runs."""
-    kv = None if seat is None else seat.worker.kv
-    if kv is not None and kv.limited_by == "max_total_tokens":
+    if seat is not None and is_capped(seat.worker):
         return Lever(flag=None, says="--max-total-tokens limits the KV cache: lower that, the fraction moves nothing")
     if seat is not None and floor_binds(seat.budget):
-        return Lever(flag=None, says="SGLang's floor on the slack decides, not the fraction")
+        return Lever(flag=None, says=FLOOR_DECIDES)
     return _lowered(subject, seat, short)
 
 

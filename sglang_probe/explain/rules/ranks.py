@@ -119,7 +119,7 @@ def _uneven(subject: Subject) -> Iterator[Place]:
                 seen.setdefault(key, []).append((process, step))
     for pairs in seen.values():
         free = {label(process): step.free_bytes or 0 for process, step in pairs}
-        if len(free) > 1 and not is_even(free):
+        if len(free) > 1 and not is_even(free.values()):
             yield Place(pairs[0][1].phase, free, {label(process): step.cost_bytes for process, step in pairs})
 
 
@@ -145,4 +145,4 @@ def _why(subject: Subject, place: Place, poor: str, rich: str, gap: int) -> Why:
 
 
 def _refused(refused: bool) -> str:
-    return " SGLang refuses a start whose least is below 0.9 of the most." if refused else ""
+    return f" SGLang refuses a start whose least is below {BALANCED} of the most." if refused else ""
