@@ -34,6 +34,9 @@ WRAPT_newest := wrapt structlog
 WRAPT_pure := wrapt structlog
 PURE_pure := WRAPT_DISABLE_EXTENSIONS=1
 
+# Not `lint-imports`: Debian gives its Python a sitecustomize, and that one would be looked at.
+ARROWS := "import sys; sys.modules.pop('sitecustomize', 0); import importlinter.cli as c; c.lint_imports_command()"
+
 .PHONY: demo test test-wrapt $(addprefix test-wrapt-,$(WRAPTS)) lanes compatibility lint bench clean
 .DELETE_ON_ERROR:
 .SILENT:
@@ -64,7 +67,7 @@ lint: $(VENV)/.wheel
 	failed=0; \
 	$(BIN)/ruff check --quiet --output-format concise . || failed=1; \
 	$(BIN)/mypy || failed=1; \
-	$(BIN)/lint-imports > $(OUT)/arrows.log 2>&1 || { cat $(OUT)/arrows.log; failed=1; }; \
+	$(BIN)/python -c $(ARROWS) > $(OUT)/arrows.log 2>&1 || { cat $(OUT)/arrows.log; failed=1; }; \
 	exit $$failed
 
 bench: $(VENV)/.wheel

@@ -262,7 +262,8 @@ def test_a_sitecustomize_that_the_probe_runs_after_itself_is_named(
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "sitecustomize.py").write_text("")
 
-    said = doctor("--", make_venv(tmp_path / "env", site, needed, tmp_path / "theirs"))
+    env = {"PYTHONPATH": str(tmp_path / "theirs")}  # before one that the distribution gave its Python
+    said = doctor("--", make_venv(tmp_path / "env", site, needed), env=env)
 
     assert said["works"] is True
     assert check(said, "sitecustomize")["facts"]["chained"] == [str(tmp_path / "theirs" / "sitecustomize.py")]
