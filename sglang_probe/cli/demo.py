@@ -20,8 +20,10 @@ from pathlib import Path
 from sglang_probe.cli import explain, timeline
 from sglang_probe.cli.doorbell import doorbell_directory
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.given import fraction
 from sglang_probe.cli.output import tell
 from sglang_probe.cli.paths import absolute, is_directory, is_there
+from sglang_probe.events.variables import DIRECTORY
 from sglang_probe.testing.fakesite import RELEASES
 from sglang_probe.testing.server import FakeServer, Run
 from sglang_probe.testing.story import DEFAULT_RELEASE, MEM_FRACTION_STATIC, arguments, story
@@ -36,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take which story to tell."""
     parser.add_argument("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="of SGLang (default: %(default)s)")
     parser.add_argument(
-        "--mem-fraction-static", type=_fraction, default=MEM_FRACTION_STATIC, metavar="F", help="default: %(default)s"
+        "--mem-fraction-static", type=fraction, default=MEM_FRACTION_STATIC, metavar="F", help="default: %(default)s"
     )
     parser.add_argument("--disable-custom-all-reduce", action="store_true", help="as SGLang's flag of that name")
     parser.add_argument("--keep", metavar="DIR", help="keep everything in DIR, a new or empty directory")
@@ -61,7 +63,7 @@ def _replay(args: argparse.Namespace, directory: Path) -> Run:
         release=args.release,
         arguments=arguments(args.mem_fraction_static, disable_custom_all_reduce=args.disable_custom_all_reduce),
         pythonpath=[doorbell_directory()],
-        environment={"SGLANG_PROBE_DIR": str(directory / RUNS)},
+        environment={DIRECTORY: str(directory / RUNS)},
     )
     for name in [name for name in server.environment if _is_the_callers(name)]:
         del server.environment[name]
@@ -79,7 +81,7 @@ def _replay(args: argparse.Namespace, directory: Path) -> Run:
 
 def _is_the_callers(name: str) -> bool:
     """Tell the caller's own settings of the probe, or of SGLang and CUDA, from what the demo sets."""
-    ours = {"SGLANG_PROBE_DIR", "SGLANG_PROBE_FAKE_GPUS"}
+    ours = {DIRECTORY, "SGLANG_PROBE_FAKE_GPUS"}
     return name not in ours and name.startswith(("SGLANG_", "CUDA_VISIBLE_DEVICES"))
 
 
@@ -103,13 +105,3 @@ def _directory(keep: str | None) -> Iterator[Path]:
     except OSError as error:
         raise BadUse(f"--keep {keep!r} cannot be made ({error.strerror}); name another") from error
     yield path
-
-
-def _fraction(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a fraction between 0 and 1, such as 0.80")
-    return value

@@ -38,7 +38,7 @@ def emit(text: str) -> None:
 
 
 def emit_json(document: object) -> None:
-    """Write a document of plain objects to stdout as JSON, indented; raises as `emit`."""
+    """Write a document, of structs or plain objects, to stdout as JSON, indented; raises as `emit`."""
     import msgspec  # of the extra `cli`, which the commands that need none of it do without
 
     emit(printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n")

@@ -18,12 +18,10 @@ in GiB. Exit code 1: it would not start, or a wish does not hold. docs/plan.md h
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
 
-import msgspec
-
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.given import fraction, number
 from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
 from sglang_probe.cli.reading import collect
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
@@ -45,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take the run, what shall differ, and what shall hold."""
     parser.add_argument("path", metavar="PATH", nargs="*", help="the run to plan from (see above)")
     flags = parser.add_argument_group("what shall differ, as SGLang's flags of these names")
-    flags.add_argument("--mem-fraction-static", type=_fraction, metavar="F")
+    flags.add_argument("--mem-fraction-static", type=fraction, metavar="F")
     flags.add_argument("--tp", "--tp-size", dest="tp", type=_count(1 << 20), metavar="N")
     flags.add_argument("--kv-cache-dtype", choices=KV_DTYPES, metavar="T", help=", ".join(KV_DTYPES))
     flags.add_argument("--quantization", choices=QUANTIZATIONS, metavar="Q", help=", ".join(QUANTIZATIONS))
@@ -80,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     except CannotPlan as error:
         raise BadUse(str(error)) from error
     if args.format == "json":
-        emit_json(msgspec.to_builtins(made))
+        emit_json(made)
     else:
         emit(plan_text(made, page_width(), colour=wants_colour()))
     held = [made.starts, *(wish.holds for wish in made.wishes)]
@@ -111,25 +109,11 @@ def _inputs(args: argparse.Namespace) -> Inputs:
     )
 
 
-def _fraction(text: str) -> float:
-    value = _number(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a fraction between 0 and 1, such as 0.80")
-    return value
-
-
 def _gib(text: str) -> int:
-    value = _number(text)
+    value = number(text)
     if not 0 <= value < MOST / GIB:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of GiB from 0 to {MOST // GIB}, such as 6")
     return round(value * GIB)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _count(most: int) -> Callable[[str], int]:

@@ -20,7 +20,7 @@ from sglang_probe.cli.doorbell import doorbell_directory
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.output import tell
 from sglang_probe.cli.paths import absolute, is_directory, is_there
-from sglang_probe.events.variables import DIRECTORY, REFERENCE, RUN_ID, RUN_MAKER
+from sglang_probe.events.variables import DIRECTORY, REFERENCE, RUN_ID, RUN_MAKER, SWITCH
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_+=@:-][A-Za-z0-9._+=@:-]{0,99}")
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.run_id is not None:
         environment[RUN_ID] = _run_id(args.run_id)
         environment.pop(RUN_MAKER, None)  # nobody has claimed this id yet
-    if environment.get("SGLANG_PROBE") == "0":
+    if environment.get(SWITCH) == "0":
         tell("sglang-probe run: SGLANG_PROBE=0 is set, so the probe stays off\n")
     _become(cmd, environment)
 

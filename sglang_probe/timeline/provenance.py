@@ -10,11 +10,12 @@ import msgspec
 
 from sglang_probe.collect.records import Part, Record, attributes_of
 from sglang_probe.events import names
+from sglang_probe.events.variables import RUN_MAKER
 from sglang_probe.timeline.model import Difference, Provenance, Target
 from sglang_probe.timeline.values import flag, table, text
 
 _COMPARED: Final = ("sglang_path", "sglang_commit", "sglang_dirty", "allocator_config", "prefix")
-_PER_PROCESS: Final = frozenset({"SGLANG_PROBE_RUN_MAKER"})
+_PER_PROCESS: Final = frozenset({RUN_MAKER})
 """Variables that differ by nature."""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sglang_probe.events.names import LAUNCHERS
+from sglang_probe.events.variables import SWITCH
 
 TITLE: Final = "sglang::"
 """How the processes that a launcher starts call themselves."""
@@ -132,7 +133,7 @@ def _probe(proc: Path, pid: int, files: list[str] | None) -> tuple[bool | None, 
     if not variables.keys() & {"PATH", "PYTHONPATH", "HOME"}:
         return None, None  # another user's, or overwritten by the title that the process gave itself
     rings = any(_is_doorbell(entry) for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry)
-    return (None if rings and variables.get("SGLANG_PROBE") != "0" else False), None
+    return (None if rings and variables.get(SWITCH) != "0" else False), None
 
 
 def _is_doorbell(entry: str) -> bool:
