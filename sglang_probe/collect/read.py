@@ -14,6 +14,7 @@ from sglang_probe.collect.files import PEEK_BYTES, reason_of
 from sglang_probe.collect.grouping import launches
 from sglang_probe.collect.launch import Launch, Member, first_member
 from sglang_probe.collect.lines import Batch, LineReader
+from sglang_probe.collect.logs.model import LogRun
 from sglang_probe.collect.processes import Gatherer, sortable
 from sglang_probe.collect.quiet import no_garbage_collection
 from sglang_probe.collect.refusal import is_binary, refusal
@@ -45,6 +46,8 @@ class Collected(msgspec.Struct, kw_only=True):
 
     runs: tuple[CollectedRun, ...]
     report: ReadReport
+    logs: tuple[LogRun, ...] = ()
+    """Starts read out of plain SGLang logs, in the order of the text."""
 
 
 def read(paths: Sequence[str | Path], stdin: BinaryIO | None = None, *, all_runs: bool = False) -> Collected:
