@@ -21,6 +21,8 @@ class Sieve:
     def __init__(self, head: bytes, stream: Reader, reader: LineReader) -> None:
         self.batches: list[Batch] = []
         """The events that were found so far and not taken."""
+        self.events = self.bytes = 0
+        """Lines that hold one, and their bytes."""
         self._head, self._stream, self._reader = head, stream, reader
         self._rest = b""
         self._line = 1
@@ -41,6 +43,11 @@ class Sieve:
                 rest, self._rest = self._rest, b""
                 return rest
 
+    def taken(self) -> list[Batch]:
+        """Take the events that were found so far."""
+        batches, self.batches = self.batches, []
+        return batches
+
     def _without_events(self, lines: bytes) -> bytes:
         count = lines.count(b"\n")
         if MARKER in lines:
@@ -49,18 +56,23 @@ class Sieve:
                 begins = event_at(line)
                 if begins is not None:
                     self._reader.line = self._line + place
-                    self.batches += self._reader.feed(line[begins:] + b"\n")
+                    self._feed(line[begins:] + b"\n")
                     kept[place] = line[:begins]
             lines = b"\n".join(kept) + b"\n"
         self._line += count
         return lines
+
+    def _feed(self, line: bytes) -> None:
+        self.batches += self._reader.feed(line)
+        self.events += 1
+        self.bytes += len(line)
 
     def _last(self, line: bytes) -> bytes:
         begins = event_at(line)
         if begins is None:
             return line
         self._reader.line = self._line
-        self.batches += self._reader.feed(line[begins:])
+        self._feed(line[begins:])
         self.batches += self._reader.close()
         return line[:begins]
 
