@@ -1,4 +1,4 @@
-"""The KV budget of a model in a process, and what it ended up with: the structures, in bytes. What is unknown is None."""
+"""The KV budget of a model in a process, and what came of it: the structures, in bytes. What is unknown is None."""
 
 from __future__ import annotations
 
