@@ -54,11 +54,12 @@ class Subject:
         return ranks_of(self.run)
 
     @cached_property
-    def by_pid(self) -> dict[tuple[str, int], Process]:
+    def by_pid(self) -> dict[tuple[str | None, int], Process]:
         """The processes by host and pid: the first of each."""
-        found: dict[tuple[str, int], Process] = {}
+        found: dict[tuple[str | None, int], Process] = {}
         for process in self.run.processes:
-            found.setdefault((process.host, process.pid), process)
+            if process.pid is not None:
+                found.setdefault((process.host, process.pid), process)
         return found
 
     @cached_property
