@@ -16,8 +16,9 @@ from sglang_probe.collect.logs import prefix
 
 _RFC_3339: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _LEVEL: Final = r"(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)"
-_NAME: Final = r"(?!\S*(?:Error|Exception)\b)[\w.<>\-/]+(?::[\w<>]+)?(?::\d+)?"
-_AFTER_LEVEL: Final = rf" *(?:[-|] *(?:{_NAME} +[-|:] +)?|:(?:{_NAME}:)? *|{_NAME}: +| +|$)"
+_NAME: Final = r"(?![\w.]*(?:Error|Exception)\b)[\w.<>\-/]+(?::[\w<>]+)?(?::\d+)?"
+_LOGGER: Final = r"(?![\w.]*(?:Error|Exception)\b)[\w.]+"
+_AFTER_LEVEL: Final = rf" *(?:[-|] ?(?:{_NAME} +[-|:] ?)?|:(?:{_LOGGER}:)? ?|{_LOGGER}: ?|(?: |$))"
 _UNIT: Final = r"(?P<host>[\w.\-]+) (?P<source>[\w.@\-/]+)"
 _CLOCK: Final = r"(?P<stamp>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?)"
 PREFIXES: Final = tuple(
@@ -49,12 +50,12 @@ PREFIXES: Final = tuple(
         # torch's excepthook and c10
         r"\[(?P<torch>rank\d+)\]: ?",
         # mpirun --tag-output
-        r"\[\d+,(?P<torch>\d+)\]<(?P<stream>stdout|stderr)>: ?",
+        r"\[\d+,(?P<torch>\d+)\]<(?P<stream>stdout|stderr)>:",
         # vLLM's kind of Python logging: no year
         rf"{_LEVEL} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[\w./\-]+:\d+\] ?",
         # Python's logging and loguru: time, level and name in any order
         rf"{_CLOCK}(?: *[-|:] *| +)(?:{_NAME} *[-|:] *)?\[?{_LEVEL}\]?{_AFTER_LEVEL}",
-        rf"{_LEVEL}:(?! )(?:{_NAME}:)?",
+        rf"{_LEVEL}:(?! )(?:{_LOGGER}:)?",
         rf"\[{_LEVEL}\] ?",
         r"WARNING: +",
     )
@@ -85,6 +86,8 @@ class Carried(msgspec.Struct):
     """Its record goes on in the next line of the same carrier."""
     repeated: bool = False
     """Ray printed it once for several actors."""
+    spread_out: bool = False
+    """It stood in an object of JSON that is printed over several lines."""
 
     @property
     def key(self) -> tuple[str | None, ...]:

@@ -18,6 +18,7 @@ _INSIDE: Final = ("jsonPayload", "_source", "record", "fields", "result")
 """Objects of the carrier that hold the message one level down."""
 _SALVAGE: Final = re.compile(rf'"(?:{"|".join(_MESSAGE_KEYS)})"\s{{0,8}}:\s{{0,8}}"')
 _STRING: Final = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*')
+_SCAFFOLD: Final = re.compile(r'\s*(?:"[^"\\]{1,200}": .*|[\[\]{}]{1,2},?\s*)$', re.DOTALL)
 _SALVAGE_WITHIN: Final = 4096
 _TAGGED: Final = re.compile(
     r"(?P<source>[\w.\-/]{1,200}): \[(?P<epoch>\d{1,12}\.\d{1,9}), (?P<json>\{.*\})\]$", re.DOTALL
@@ -48,6 +49,11 @@ def from_json(text: str) -> Carried | None:
     return carried
 
 
+def is_scaffold(text: str) -> bool:
+    """Say whether a line is one of an object printed over several lines, and not its message."""
+    return _SCAFFOLD.match(text) is not None
+
+
 def _salvaged(text: str) -> Carried | None:
     key = _SALVAGE.search(text, 0, _SALVAGE_WITHIN)
     string = _STRING.match(text, key.end()) if key else None
@@ -57,7 +63,7 @@ def _salvaged(text: str) -> Carried | None:
         message = msgspec.json.decode(f'"{string[0]}"', type=str)
     except (msgspec.DecodeError, UnicodeError):
         message = string[0]
-    return Carried(message.removesuffix("\n"))
+    return Carried(message.removesuffix("\n"), spread_out=text.startswith('"') and text.endswith('"'))
 
 
 def _from_object(value: dict[str, Any], depth: int = 0) -> Carried | None:

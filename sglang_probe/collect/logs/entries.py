@@ -30,5 +30,6 @@ def entries(
     bytes just read. Errors of the stream pass: OSError, EOFError, a codec's.
     """
     source = blocks(stream, name, notes, progress)
-    scanner = Scanner(source.blocks, name, finder=finder(needles), notes=notes, last=source.last_line)
-    yield from Assembler(Pieces(scanner, name, needles, notes), name, is_whole, notes).entries()
+    find = finder(needles)
+    scanner = Scanner(source.blocks, name, finder=find, notes=notes, last=source.last_line)
+    yield from Assembler(Pieces(scanner, name, find, notes), name, is_whole, notes).entries()

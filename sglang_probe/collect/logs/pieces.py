@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -11,9 +10,9 @@ import msgspec
 from sglang_probe.collect.lines import LONGEST_LINE_BYTES
 from sglang_probe.collect.logs import prefix
 from sglang_probe.collect.logs.carriers import Carried, uncarry
-from sglang_probe.collect.logs.carriers_json import from_json
+from sglang_probe.collect.logs.carriers_json import from_json, is_scaffold
 from sglang_probe.collect.logs.model import Entry
-from sglang_probe.collect.logs.scan import RawLine, Scanner
+from sglang_probe.collect.logs.scan import BATCH, Finder, RawLine, Scanner
 from sglang_probe.collect.report import Tally
 
 _MOST_OPEN: Final = 64
@@ -28,6 +27,8 @@ class Piece(msgspec.Struct, frozen=True):
     text: str
     carried: Carried
     prefix: prefix.Prefix | None
+    indent: int
+    """Blanks before it, and before its prefix."""
     hot: bool
     ended: bool
 
@@ -57,11 +58,13 @@ class Piece(msgspec.Struct, frozen=True):
 class Pieces:
     """The pieces of one log, in order."""
 
-    def __init__(self, scanner: Scanner, name: str, needles: Sequence[bytes], notes: Tally) -> None:
+    def __init__(self, scanner: Scanner, name: str, find: Finder, notes: Tally) -> None:
         self._scanner = scanner
         self._name = name
-        self._needles = tuple(needle.decode("utf-8", "replace") for needle in needles)
+        self._find = find
         self._notes = notes
+        self._spread_out = ""
+        """The key of the message, quoted, in objects that are printed over several lines."""
         self._waiting: deque[Piece] = deque()
         self._open: dict[tuple[str | None, ...], tuple[RawLine, Carried, int]] = {}
 
@@ -83,7 +86,11 @@ class Pieces:
         text = raw.data.rstrip(b"\r").decode("utf-8", "replace")
         if _REPLACEMENT in text:
             self._count_replaced(raw, text)
+        if self._spread_out and is_scaffold(text) and not text.lstrip().startswith(self._spread_out):
+            return
         carried = _unpacked(text)
+        if carried.spread_out and not self._spread_out:
+            self._spread_out = text.lstrip()[: text.lstrip().index(":")]
         key = carried.key
         begun = self._open.get(key) if self._open else None
         if begun is not None:
@@ -103,13 +110,16 @@ class Pieces:
     def _cut(self, raw: RawLine, carried: Carried) -> None:
         if carried.repeated:
             self._notes.add("repeated_log_line", self._name, raw.number, carried.text)
-        found = [part for line in carried.text.split("\n") for part in prefix.parts(line) or [prefix.Part(None, "")]]
-        for part in found:
-            hot = raw.hot and (len(found) == 1 or self._holds_needle(part.text))
-            self._waiting.append(Piece(raw.number, part.text, carried, part.prefix, hot, raw.ended))
+        for line in carried.text.split("\n"):
+            indent = len(line) - len(line.lstrip())
+            for part in prefix.parts(line) or (prefix.Part(None, ""),):
+                hot = raw.hot and self._is_hot(part.text)
+                self._waiting.append(Piece(raw.number, part.text, carried, part.prefix, indent, hot, raw.ended))
 
-    def _holds_needle(self, text: str) -> bool:
-        return any(needle in text for needle in self._needles)
+    def _is_hot(self, text: str) -> bool:
+        """Say whether a needle stands in the text itself, not in what carried it or beside it."""
+        data = text.encode("utf-8", "replace")
+        return BATCH in data or bool(self._find(data))
 
     def _count_replaced(self, raw: RawLine, text: str) -> None:
         """Count what the decoder replaced; a mark that stood in the text already is the text's."""

@@ -89,7 +89,6 @@ def gather(head: Piece, peek: Peek, stands: Callable[[Piece], bool]) -> Gathered
     `stands` says whether a piece is a record of its own, which no message goes on into.
     """
     found = Gathered(head)
-    indent = len(head.text) - len(head.text.lstrip())
     foreign = place = 0
     while foreign <= _MOST_FOREIGN and (piece := peek(place)) is not None:
         if piece.key != head.key or (piece.prefix is not None and found.in_body and HEAD not in piece.text):
@@ -98,7 +97,7 @@ def gather(head: Piece, peek: Peek, stands: Callable[[Piece], bool]) -> Gathered
             found.tangled = found.in_body
             break
         else:
-            text = piece.text if piece.text[:indent].strip() else piece.text[indent:]
+            text = piece.text if piece.indent < head.indent else piece.text[head.indent :]
             if not found.takes(text, place, not found.in_body and stands(piece)):
                 break
         place += 1
