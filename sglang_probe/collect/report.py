@@ -41,6 +41,13 @@ KINDS: Final[dict[str, tuple[bool, str]]] = {
     "reordered": (False, "an event stood out of its order and was put back"),
     "newer_minor": (False, "an event has a newer minor schema version; keys that are not known here were ignored"),
     "other_schema": (False, "an event names a schema version that no probe wrote; it was read all the same"),
+    "cut_log": (False, "a log's last line has no end: its last figure may be cut off"),
+    "long_log_line": (False, "a line of a log is too long to be a record and was not read"),
+    "reversed_log": (False, "a log has its newest line first and was read from its end"),
+    "repeated_log_line": (False, "Ray printed a line once for several actors: figures of the others are missing"),
+    "tangled_traceback": (False, "tracebacks were written through each other: their exceptions are given to no rank"),
+    "utf_16": (False, "a log is in UTF-16 and was read as such"),
+    "wrapped_log_line": (False, "a record of a log was wrapped over several lines and was put together"),
     "unknown_event": (False, "an event has a name that is not known here; it was kept"),
 }
 """Kind of loss -> is data gone, and what it is. Listed in this order."""
