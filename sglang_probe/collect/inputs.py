@@ -18,7 +18,7 @@ from sglang_probe.collect.refusal import is_binary, is_utf16, looks_like_log, re
 from sglang_probe.collect.repair import BLANKS, ENDS
 from sglang_probe.collect.report import Tally
 from sglang_probe.collect.sources import Source, opened, unreadable
-from sglang_probe.collect.unpack import Unpacked
+from sglang_probe.collect.unpack import Reader, Unpacked
 
 BLOCK_BYTES: Final = 64 * 1024
 """Read at a time: below the size from which malloc asks the kernel for fresh pages each time (128 KB)."""
@@ -91,7 +91,7 @@ class Inputs:
                 self._gatherer.mark_torn(name)
             found = strangers.text()
             notes = Tally()
-            text = read_text(found, name, notes, begun.source.among) if found is not None and self._logs else None
+            text = self._text(found, begun.source, notes) if found is not None and self._logs else None
             if text is None or not text.facts:
                 strangers.count(self._tally)
         finally:
@@ -106,7 +106,7 @@ class Inputs:
         reader = LineReader(name, self._tally)
         sieve = Sieve(begun.head, stream, reader)
         if self._logs:
-            text = read_text(sieve, name, notes, begun.source.among)
+            text = self._text(sieve, begun.source, notes)
         while sieve.read(BLOCK_BYTES):
             yield from sieve.taken()
         yield from sieve.taken()
@@ -116,6 +116,10 @@ class Inputs:
         if text is not None and not text.facts and self._tally.events > begun.events:
             self._tally.add("foreign_line", name, None, None, max(text.lines - sieve.events, 1))
         self._settle(begun, text, notes, torn=reader.torn_tail)
+
+    @staticmethod
+    def _text(stream: Reader, source: Source, notes: Tally) -> Text:
+        return read_text(stream, source.name, notes, among=source.among, wanted=source.starts)
 
     def _settle(self, begun: _Begun, text: Text | None, notes: Tally, *, torn: bool) -> None:
         """Count what a file held, or refuse it."""

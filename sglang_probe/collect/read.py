@@ -14,7 +14,7 @@ from sglang_probe.collect.grouping import launches
 from sglang_probe.collect.inputs import Inputs, Watch
 from sglang_probe.collect.launch import Launch, Member, first_member
 from sglang_probe.collect.lines import Batch
-from sglang_probe.collect.logs.choose import newest, told_apart
+from sglang_probe.collect.logs.choose import newest, told_apart, wanted
 from sglang_probe.collect.logs.join import Text, log_runs, servers
 from sglang_probe.collect.logs.model import LogRun
 from sglang_probe.collect.processes import Gatherer, sortable
@@ -58,15 +58,15 @@ def read(
     """
     tally = Tally()
     gatherer = Gatherer(tally)
-    wanted = sources(paths, tally, all_runs=all_runs)
+    given = sources(paths, tally, all_runs=all_runs)
     inputs = Inputs(tally, gatherer, logs=True, watch=watch)
     with no_garbage_collection():
-        for batch in inputs.batches(wanted, stdin):
+        for batch in inputs.batches(given, stdin):
             gatherer.add(batch)
         processes = gatherer.processes()
         clock = Clock(offsets(processes))
         found = launches(processes, clock)
-        kept = _kept(found, {source.name: source.among for source in wanted}, tally)
+        kept = _kept(found, {source.name: source.among for source in given}, tally)
         tally.other_runs += len(found) - len(kept)
         logs = _logs(inputs.texts, kept, tally)
         return Collected(runs=_named(found, kept, clock), report=tally.report(), logs=logs)
@@ -83,7 +83,7 @@ def _logs(texts: list[Text], kept: list[Launch], tally: Tally) -> tuple[LogRun, 
     """Return the server starts that logs tell of."""
     directories = {str(Path(file).parent) for launch in kept for one in launch.members for file in one.process.files}
     clear = told_apart(servers(texts), tally, alone=not kept)
-    return log_runs(newest(clear, texts, directories, tally), texts)
+    return wanted(log_runs(newest(clear, texts, directories, tally), texts), texts)
 
 
 def _kept(found: list[Launch], among: dict[str, str | None], tally: Tally) -> list[Launch]:

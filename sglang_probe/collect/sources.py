@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ from sglang_probe.collect.report import Tally
 JOIN_SLACK_NS: Final = 30 * SECOND
 """A run directory that was written to until so long before the newest run began may hold ranks of it."""
 STDIN: Final = "-"
+START: Final = "#"
+"""Stands between a log and the one start of it that is wanted, as in a run id."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -50,6 +53,8 @@ class Source(msgspec.Struct, frozen=True):
     """The user named this very file: it must hold events. A file found in a directory may not."""
     among: str | None = None
     """The directory of runs or of logs that it was found through, of which only the newest run is wanted."""
+    starts: tuple[str, ...] = ()
+    """Of a log, the starts that are wanted, `2` of `server.log#2`, or the writer's name; none for all."""
 
 
 class RunEntry(msgspec.Struct, frozen=True):
@@ -71,9 +76,11 @@ def sources(paths: Iterable[str | Path], tally: Tally, *, all_runs: bool) -> lis
     for path in paths:
         for source in _sources_of(path, tally, all_runs=all_runs):
             identity = _identity(source)
-            if identity in found:
+            known = found.setdefault(identity, source)
+            if known.starts and source.starts and known is not source:
+                found[identity] = msgspec.structs.replace(known, starts=(*known.starts, *source.starts))
+            elif known is not source:
                 tally.add("duplicate_file", source.name)
-            found.setdefault(identity, source)
     return list(found.values())
 
 
@@ -91,15 +98,25 @@ def _sources_of(path: str | Path, tally: Tally, *, all_runs: bool) -> list[Sourc
     if str(path) == STDIN:
         return [Source("standard input", None, named=True)]
     path = Path(path)
-    try:
-        found = status(path)
-    except OSError as error:
-        raise unreadable(str(path), error) from None
+    found = _status(path)
+    if found is None and START in path.name:
+        name, _, start = str(path).rpartition(START)
+        path = Path(name)
+        found = _status(path) if name else None
+        if found is not None and stat.S_ISREG(found.st_mode):
+            return [Source(str(path), path, named=True, starts=(start,))]
     if found is None:
         raise InputError(f"{path}: no such file or directory", HINT)
     if stat.S_ISDIR(found.st_mode):
         return _in_directory(path, tally, all_runs=all_runs)
     return [Source(str(path), path, named=True)]
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return status(path)
+    except OSError as error:
+        raise unreadable(str(path), error) from None
 
 
 def _in_directory(directory: Path, tally: Tally, *, all_runs: bool) -> list[Source]:

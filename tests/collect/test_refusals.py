@@ -34,7 +34,7 @@ def _refusal(*paths: Path | str) -> str:
         (bytes(257) + b"ustar" + bytes(250), "is a tar archive; unpack it first"),
         (b"PK\x03\x04 and so on", "unpack it first"),
         (b"just a note\n", "is text, but no probe events"),
-        (b"[2026-11-29 18:45:01 TP0] Tree cache initialized\n", "no line of it says anything of SGLang's memory or start"),
+        (b"[2026-11-29 18:45:01 TP0] Tree cache initialized\n", "says anything of SGLang's memory or start"),
         (b'{"traceEvents": [], "displayTimeUnit": "ms"}', "its keys: traceEvents, displayTimeUnit"),
         (b'{\n  "traceEvents": [\n', "its keys: traceEvents"),
         (json.dumps({"schema": "timeline/1.0", "runs": []}).encode(), "its schema is 'timeline/1.0'"),

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sglang_probe.collect.logs.join import Server, Text
+from sglang_probe.collect.errors import InputError
+from sglang_probe.collect.logs.join import SHOWN, Server, Text
+from sglang_probe.collect.logs.model import LogRun
 from sglang_probe.collect.refusal import mixed_servers
 from sglang_probe.collect.report import Tally
+from sglang_probe.figures import listed
 
 
 def told_apart(found: Sequence[Server], tally: Tally, *, alone: bool) -> list[Server]:
@@ -23,6 +26,26 @@ def told_apart(found: Sequence[Server], tally: Tally, *, alone: bool) -> list[Se
             raise mixed_servers(name, begins)
         tally.add("mixed_servers", name, begins[0])
     return clear
+
+
+def wanted(runs: Sequence[LogRun], texts: Sequence[Text]) -> tuple[LogRun, ...]:
+    """Return, of each file of which single starts were named, those. Raises InputError where it has no such start."""
+    left_out: set[str] = set()
+    for text in texts:
+        mine = [run.name for run in runs if run.files[0] == text.name] if text.wanted else []
+        for title in text.wanted:
+            if not any(title in _titles(name, mine) for name in mine):
+                held = listed(mine, SHOWN) or "no start that can be told apart"
+                raise InputError(f"{text.name} has no start {title}: it holds {held}", "name one of these behind the #")
+        left_out |= {name for name in mine if not _titles(name, mine) & set(text.wanted)}
+    return tuple(run for run in runs if run.name not in left_out)
+
+
+def _titles(name: str, mates: list[str]) -> set[str]:
+    """Return what a start may be called behind its file's name: its number, or its writer, or both."""
+    number = name.partition("#")[2]
+    several = len({mate.partition("#")[0] for mate in mates}) > 1
+    return {name} if several else {name, number or "1"}
 
 
 def newest(found: Sequence[Server], texts: Sequence[Text], run_directories: set[str], tally: Tally) -> list[Server]:

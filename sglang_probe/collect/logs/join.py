@@ -32,6 +32,8 @@ class Text(msgspec.Struct, kw_only=True):
     left_out: int = 0
     """Starts that came before those kept."""
     reversed: bool = False
+    wanted: tuple[str, ...] = ()
+    """The starts that are wanted, `2` or a writer's name; none for all."""
     among: str | None = None
     """The directory of logs that it was found through, of which only the newest start is wanted."""
 

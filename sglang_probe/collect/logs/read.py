@@ -15,7 +15,9 @@ Writer = tuple[str | None, str | None]
 """What the carrier says wrote a line: source and host."""
 
 
-def read_text(stream: Reader, name: str, notes: Tally, among: str | None = None) -> Text:
+def read_text(
+    stream: Reader, name: str, notes: Tally, *, among: str | None = None, wanted: tuple[str, ...] = ()
+) -> Text:
     """Return the starts of a text, and count in `notes` its lines, its bytes, and what was mended or left out.
 
     Raises OSError where the stream does.
@@ -39,6 +41,7 @@ def read_text(stream: Reader, name: str, notes: Tally, among: str | None = None)
         starts=starts,
         left_out=sum(splitter.opened - len(splitter.starts) for splitter in splitters.values()),
         reversed=notes.count("reversed_log") > 0,
+        wanted=wanted,
         among=among,
     )
 
