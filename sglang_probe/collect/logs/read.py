@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO, cast
 
+from sglang_probe.collect.logs.choose import told_apart
 from sglang_probe.collect.logs.join import Text, log_runs, servers
 from sglang_probe.collect.logs.model import LogRun
 from sglang_probe.collect.logs.split import Splitter
@@ -47,6 +48,10 @@ def read_text(
 
 
 def read_log(stream: Reader, name: str, notes: Tally | None = None) -> list[LogRun]:
-    """Return the server starts of one log. Raises OSError where the stream does."""
-    texts = [read_text(stream, name, Tally() if notes is None else notes)]
-    return list(log_runs(servers(texts), texts))
+    """Return the server starts of one log.
+
+    Raises OSError where the stream does, and InputError where two servers wrote it that cannot be told apart.
+    """
+    notes = Tally() if notes is None else notes
+    texts = [read_text(stream, name, notes)]
+    return list(log_runs(told_apart(servers(texts), notes, alone=True), texts))

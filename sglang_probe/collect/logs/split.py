@@ -65,8 +65,9 @@ class Splitter:
 
     def _after(self, current: Start, why: str) -> Start:
         """Begin the next start."""
-        prelude = current.prelude() if "server_args" in why else []
-        self._rival = None if current.over or current.failed or not current.ranks else current
+        launched = "server_args" in why
+        prelude = current.prelude() if launched else []
+        self._rival = current if launched and not (current.over or current.failed) else None
         start = self._open(why)
         for fact in prelude:
             start.add(fact)
