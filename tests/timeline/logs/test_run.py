@@ -154,3 +154,9 @@ def test_a_pool_that_only_reserves_addresses_holds_nothing_yet():
     facts.append(fact("TP0", "kv_post_capture", what="allocated", tokens=1_000_000, kv="40.00", avail="5.00"))
     kv = _rank(run_of(log(*facts))).workers[0].kv
     assert (kv.bytes, kv.tokens) == (40 * GIB, 1_000_000)
+
+
+def test_lines_that_come_again_and_again_are_one_remark_that_counts_them():
+    retractions = [fact("TP0", "retract", text=f"#retracted_reqs: {count}", retracted=count) for count in (2, 3, 5)]
+    (remark,) = run_of(log(*healthy("TP0"), fact("", "ready"), *retractions)).remarks
+    assert (remark.count, remark.values["retracted"], remark.place) == (3, 2 + 3 + 5, "server.log:11")
