@@ -122,12 +122,12 @@ class Assembler:
             return None  # the format has no end of its own: anything would seem to belong to it
         best: tuple[list[int], str] | None = None
         places: list[int] = []
-        texts = [first]
+        texts = [piece.text.lstrip()]
         for place in self._continuation(piece):
             places.append(place)
             ahead = self._peek(place)
-            texts.append("" if ahead is None else ahead.text.strip(" \t>"))
-            if len(texts) > _FEW and not texts[-1].endswith(_ENDS_LONG):
+            texts.append("" if ahead is None else ahead.text[min(ahead.indent, piece.indent) :])
+            if len(texts) > _FEW and not texts[-1].rstrip().endswith(_ENDS_LONG):
                 continue
             joined = self._joined(texts)
             if joined is not None:
@@ -138,12 +138,14 @@ class Assembler:
 
     def _joined(self, texts: list[str]) -> str | None:
         """Return lines put together so that they are a whole record: cut anywhere, at blanks, or at line ends."""
-        if len(texts) <= 3:
-            ways = [*product(("", " "), repeat=len(texts) - 1), ("\n",) * (len(texts) - 1)]
-        else:
-            ways = [(between,) * (len(texts) - 1) for between in ("", " ", "\n")]
-        for way in ways:
-            text = texts[0] + "".join(between + one for between, one in zip(way, texts[1:], strict=True))
+        whole = "".join(texts).rstrip()
+        if self._is_whole(whole):
+            return whole
+        stripped = [text.strip(" \t>") for text in texts]
+        gaps = len(texts) - 1
+        ways = [*product(("", " "), repeat=gaps)] if gaps <= 2 else [(between,) * gaps for between in ("", " ")]
+        for way in [*ways, ("\n",) * gaps]:
+            text = stripped[0] + "".join(between + one for between, one in zip(way, stripped[1:], strict=True))
             if self._is_whole(text):
                 return text
         return None

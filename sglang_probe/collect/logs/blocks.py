@@ -11,6 +11,7 @@ import io
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from itertools import chain
 from typing import IO, BinaryIO, Final, NamedTuple
 
@@ -56,16 +57,17 @@ def blocks(stream: BinaryIO, name: str, notes: Tally, progress: Progress | None 
 def falls(block: bytes) -> bool:
     """Say whether the stamps of a text's beginning run backwards."""
     rises = fallen = 0
-    before: bytes | None = None
+    before: dict[bytes, bytes] = {}
     for line in block.split(b"\n"):
         match = _STAMP.search(line[: _STAMP_WITHIN + 32])
         if match is None or match.start() > _STAMP_WITHIN:
             continue
-        stamp = match.group().replace(b"T", b" ")
-        if before is not None and len(stamp) == len(before):
-            rises += stamp > before
-            fallen += stamp < before
-        before = stamp
+        stamp = match.group()
+        kind = stamp[10:11] if match[1] else b""  # a carrier's UTC and SGLang's local time are not compared
+        last = before.get(kind, stamp)
+        rises += stamp > last
+        fallen += stamp < last
+        before[kind] = stamp
     return fallen >= _MIN_FALLS and fallen >= _FALLS_PER_RISE * rises
 
 
@@ -116,23 +118,24 @@ def _turned(stream: BinaryIO | None, clean: Iterable[bytes]) -> Blocks:
         ended = block.endswith(b"\n")
         if stream is None:
             held.write(block)
-    return Blocks(_backwards(held), lines + (not ended))
+    return Blocks(_backwards(held, close=stream is None), lines + (not ended))
 
 
-def _backwards(held: IO[bytes]) -> Iterator[bytes]:
+def _backwards(held: IO[bytes], *, close: bool) -> Iterator[bytes]:
     """Yield a file from its end, the lines of each block turned round and ended by newlines."""
-    place = held.seek(0, io.SEEK_END)
-    rest: bytes | None = None
-    while place:
-        size = min(BLOCK_BYTES, place)
-        place -= size
-        held.seek(place)
-        block = held.read(size).replace(b"\0", b"")
-        lines = (block.removesuffix(b"\n") if rest is None else block + rest).split(b"\n")
-        rest = lines.pop(0)
-        if len(rest) > LONGEST_LINE_BYTES:
-            rest = b""
-        if lines:
-            yield b"\n".join(reversed(lines)) + b"\n"
-    if rest is not None:
-        yield rest + b"\n"
+    with held if close else nullcontext():
+        place = held.seek(0, io.SEEK_END)
+        rest: bytes | None = None
+        while place:
+            size = min(BLOCK_BYTES, place)
+            place -= size
+            held.seek(place)
+            block = held.read(size).replace(b"\0", b"")
+            lines = (block.removesuffix(b"\n") if rest is None else block + rest).split(b"\n")
+            rest = lines.pop(0)
+            if len(rest) > LONGEST_LINE_BYTES:
+                rest = b""
+            if lines:
+                yield b"\n".join(reversed(lines)) + b"\n"
+        if rest is not None:
+            yield rest + b"\n"

@@ -90,7 +90,7 @@ def _may_stand_within(match: re.Match[str]) -> bool:
 
 def _add(found: list[Part], before: Prefix | None, text: str) -> None:
     if before is not None or text.strip(" \t>`"):
-        found.append(Part(before, text.rstrip()))
+        found.append(Part(before, text))
 
 
 def _read(match: re.Match[str]) -> Prefix:

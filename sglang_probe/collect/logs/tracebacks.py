@@ -54,7 +54,7 @@ class Gathered:
             return True
         goes_on = self._in_body(text) if self.in_body else self._after_it(text, stands)
         if goes_on:
-            self.lines += [*([""] * len(self._blanks)), text]
+            self.lines += [*([""] * len(self._blanks)), text.rstrip()]
             self.places += [*self._blanks, place]
             self._blanks.clear()
         return goes_on and len(self.lines) < _MOST_LINES
