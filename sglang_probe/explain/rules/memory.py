@@ -9,7 +9,7 @@ from typing import Any, Final
 from sglang_probe.explain.feasible import highest_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.oom import FLOOR_DECIDES, Shortage, shortage_of, why_lowering_frees_nothing
-from sglang_probe.explain.oom_message import OutOfMemory, parse
+from sglang_probe.explain.oom_message import OutOfMemory, parse, shown
 from sglang_probe.explain.others import Lists, lists_of
 from sglang_probe.explain.phrases import gpu, mib
 from sglang_probe.explain.set_aside import decode_max_bs, end_of_start, rule_of_thumb
@@ -138,21 +138,26 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
 
 
 def _figures(said: OutOfMemory) -> str:
+    """Say what the message says, with the decimals that it has."""
     parts = []
     if said.wanted is not None and said.free is not None:
-        short = f": short by {mib(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
-        parts.append(f"Wanted {mib(said.wanted)}, free {mib(said.free)}{short}.")
+        short = f": short by {shown(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
+        parts.append(f"Wanted {shown(said.wanted)}, free {shown(said.free)}{short}.")
     elif said.wanted is not None:
-        parts.append(f"Wanted {mib(said.wanted)}.")
+        parts.append(f"Wanted {shown(said.wanted)}.")
     if said.process is not None and said.allocated is not None and said.outside is not None:
-        cached = f" + {mib(said.unallocated)} in its cache" if said.unallocated is not None else ""
+        cached = "" if said.unallocated is None else f" + {shown(said.unallocated)} in its cache"
         parts.append(
-            f"The process holds {mib(said.process)}: {mib(said.allocated)} allocated by PyTorch{cached}, so"
-            f" {mib(said.outside)}"
-            " are outside PyTorch (context, NCCL, libraries)."
+            f"The process holds {shown(said.process)}: {shown(said.allocated)} allocated by PyTorch{cached}, so"
+            f" {shown(said.outside)} are outside PyTorch (context, NCCL, libraries)."
         )
+    elif said.allocated is not None:
+        cached = "" if said.unallocated is None else f" and {shown(said.unallocated)} in its cache"
+        parts.append(f"PyTorch has {shown(said.allocated)} allocated{cached}.")
     if said.others:
-        parts.append(f"Others hold {', '.join(f'{mib(size)} (pid {pid})' for pid, size in said.others[:4])}.")
+        parts.append(f"Others hold {', '.join(f'{shown(size)} (pid {pid})' for pid, size in said.others[:4])}.")
+    if said.allowed is not None:
+        parts.append(f"The process may hold {shown(said.allowed)} at most: a limit is set.")
     return " ".join(parts) + (" " if parts else "")
 
 
@@ -164,6 +169,7 @@ def _numbers(said: OutOfMemory) -> dict[str, Any]:
         "torch_allocated_bytes": said.allocated,
         "torch_reserved_unallocated_bytes": said.unallocated,
         "outside_torch_bytes": said.outside,
+        "precision_bytes": said.precision("process", "allocated", "unallocated") or said.precision("wanted", "free"),
     }
 
 
