@@ -121,9 +121,9 @@ def _by_fraction(implied: Implied) -> Finding:
         rule="implied_pre_load",
         severity="info",
         says=f"The log does not name mem_fraction_static. {number(implied.tokens)} tokens of"
-        f" {number(implied.token.bytes)} B are {gib(implied.rest)} GiB: of the printed {gib(implied.printed)} GiB before"
-        f" the weights that is a fraction of about {implied.fraction:.3f}, or somewhat more, for what SGLang measured"
-        " before the communicator existed is larger.",
+        f" {number(implied.token.bytes)} B are {gib(implied.rest)} GiB: of the printed {gib(implied.printed)} GiB"
+        f" before the weights that is a fraction of about {implied.fraction:.3f}, or somewhat more, for what SGLang"
+        " measured before the communicator existed is larger.",
         numbers={
             "implied_fraction": implied.fraction,
             "pre_load_printed_bytes": implied.printed,
