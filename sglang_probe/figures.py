@@ -28,12 +28,19 @@ def decimals(count: int) -> Iterator[None]:
         _DECIMALS.reset(token)
 
 
-def gib(count: int | None) -> str:
-    """Return bytes as GiB with three decimals (see `decimals`), without the unit; a zero has no sign."""
+def gib(count: int | None, precision: int | None = None) -> str:
+    """Return bytes as GiB with three decimals (see `decimals`), without the unit; a zero has no sign.
+
+    `precision`: how far off they may be, in bytes; then with as many decimals as that bears: two where a log printed
+    two, also after a few sums of such figures.
+    """
     if count is None:
         return UNKNOWN
-    text = f"{count / GIB:.{_DECIMALS.get()}f}"
-    return text.removeprefix("-") if float(text) == 0 else text
+    places = _DECIMALS.get()
+    if precision and precision * 1000 > GIB:
+        places = 2 if precision * 20 <= GIB else 1
+    text = f"{count / GIB:.{places}f}"
+    return text.lstrip("-") if float(text) == 0 else text
 
 
 def seconds(duration: float | None) -> str:
