@@ -24,11 +24,8 @@ def printed_memory(subject: Subject) -> Iterator[Finding]:
     pools = _costs(pool_step(process) for process in subject.ranks)
     graphs = _costs(_graph(process) for process in subject.ranks)
     parts = [("weights", weights), ("KV pools", pools), ("graphs", graphs)]
-    known = [f"{name} {_span(sizes)} GiB {_each(len(sizes), len(subject.ranks))}" for name, sizes in parts if sizes]
-    notes = tuple(note for note in subject.run.notes if note)
-    if not known and not notes:
-        return
-    shown = f": {', '.join(known)}" if known else " print no costs"
+    known = [f"{name} {_span(sizes)} GiB{_each(len(sizes), len(subject.ranks))}" for name, sizes in parts if sizes]
+    shown = f": {', '.join(known)}" if known else " print no cost" if subject.ranks else " in the text"
     yield Finding(
         rule="printed_memory",
         severity="info",
@@ -40,7 +37,7 @@ def printed_memory(subject: Subject) -> Iterator[Finding]:
             "kv_pool_bytes": min(pools, default=None),
             "graphs_bytes": min(graphs, default=None),
         },
-        notes=notes,
+        notes=subject.run.notes,
         confidence="certain",
     )
 
@@ -61,7 +58,7 @@ def _span(sizes: list[int]) -> str:
 def _each(known: int, ranks: int) -> str:
     if ranks == 1:
         return ""
-    return "each" if known == ranks else f"on {known} of them"
+    return " each" if known == ranks else f" on {known} of them"
 
 
 def implied_pre_load(subject: Subject) -> Iterator[Finding]:

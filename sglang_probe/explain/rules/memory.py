@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sglang_probe.explain.feasible import highest_of
 from sglang_probe.explain.model import Finding, Lever
-from sglang_probe.explain.oom import FLOOR_DECIDES, Shortage, shortage_of, why_lowering_frees_nothing
+from sglang_probe.explain.oom import FLOOR_DECIDES, UNKNOWN_PHASE, Shortage, shortage_of, why_lowering_frees_nothing
 from sglang_probe.explain.oom_message import OutOfMemory, parse, shown
 from sglang_probe.explain.others import Lists, lists_of
 from sglang_probe.explain.phrases import gpu, mib
@@ -51,7 +51,7 @@ def fragmentation(subject: Subject) -> Iterator[Finding]:
     yield Finding(
         rule="fragmentation",
         severity="error",
-        ranks=(shortage.label,),
+        ranks=shortage.ranks,
         says=f"PyTorch holds {mib(idle)} that are reserved and not allocated, more than the"
         f" {mib(shortage.wanted_bytes)} that"
         " were wanted: they lie in pieces, none of them large enough",
@@ -119,17 +119,18 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
     at = f", at size {size}" if size is not None else ""
     what = step.attributes.get("graph")
     phase = f"{step.phase}{f' ({what})' if what and what != 'all' else ''}"
+    where = f"{f' in {phase}' if step.phase else ''}{f' on {shortage.label}' if shortage.ranks else ''}{at}"
     return Finding(
         rule=rule,
         severity="error",
-        ranks=(shortage.label,),
-        says=f"Out of memory in {phase} on {shortage.label}{at}. {_figures(said)}".rstrip(),
+        ranks=shortage.ranks,
+        says=f"Out of memory{where}. {_figures(said)}".rstrip(),
         numbers=_numbers(said)
         | {"failed_size": size, "free_bytes": step.free_bytes, "short_by_bytes": shortage.short_bytes},
         formula=None
         if shortage.short_bytes is None
-        else f"{mib(shortage.wanted_bytes)} wanted - {mib(shortage.free_bytes or 0)}"
-        f" free = {mib(shortage.short_bytes)} short",
+        else f"{shown(shortage.wanted_bytes)} wanted - {shown(shortage.free_bytes or 0)}"
+        f" free = {shown(shortage.short_bytes)} short",
         lever=levers[0] if levers else None,
         levers=levers[1:],
         notes=tuple(_notes(step, shortage)),
@@ -177,6 +178,8 @@ def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
     where = step.attributes.get("failed_at") or (None if step.failure is None else raised_at(step.failure))
     if where:
         yield f"asked for in {where}"
+    if step.phase == UNKNOWN_PHASE:
+        yield "in which phase, and on which rank, is not in the text: after the KV pools a lower fraction makes room"
     sizes = sizes_of(step.attributes.get("sizes"))
     if step.phase == "graph.capture" and step.attributes.get("failed_size") is None:
         yield "no size was being captured when it died, or it was not recorded"
