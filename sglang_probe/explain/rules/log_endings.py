@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sglang_probe.explain.model import Confidence, Finding, Lever
-from sglang_probe.explain.not_memory import Other, other_in
+from sglang_probe.explain.not_memory import Other, other_in, other_of
 from sglang_probe.explain.phrases import on_ranks
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, gib, listed
@@ -101,7 +101,7 @@ def _raised(subject: Subject, failure: Failure) -> Finding:
         ranks=() if subject.run.failed_label is None else (subject.run.failed_label,),
         says=says,
         numbers={"free_bytes": free, "exception": exception_type(failure.type), "what": other.name if other else None},
-        lever=Lever(says=other.do if other else f"read it as an error of its own{_raised_where(failure)}"),
+        lever=Lever(says=(other and other.do) or f"read it as an error of its own{_raised_where(failure)}"),
         confidence=sure,
     )
 
@@ -139,7 +139,7 @@ def remarks(subject: Subject) -> Iterator[Finding]:
     found: dict[str, tuple[Other | None, list[Remark]]] = {}
     for remark in subject.run.remarks:
         if remark.kind in {"not_memory", "harmless"}:
-            other = other_in(remark.text)
+            other = other_of(remark.what) or other_in(remark.text)
             found.setdefault(other.name if other else remark.what, (other, []))[1].append(remark)
     for name, (other, lines) in found.items():
         quiet = (other is not None and other.harmless) or all(one.kind == "harmless" for one in lines)
@@ -151,7 +151,7 @@ def remarks(subject: Subject) -> Iterator[Finding]:
             says=f"{LOOKS_FATAL if quiet else ELSEWHERE}: {what}"
             f" ({listed([one.place for one in lines], 3)}): {next(iter(lines[0].text.splitlines()), '')[:200]}",
             numbers={"what": name, "lines": len(lines)},
-            lever=None if other is None else Lever(says=other.do),
+            lever=None if other is None or other.do is None else Lever(says=other.do),
             confidence="certain" if other is not None else "likely",
         )
 
