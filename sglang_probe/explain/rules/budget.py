@@ -198,11 +198,9 @@ def _notes(seat: Seat, interval: Interval | None) -> Iterator[str]:
     printed, own = budget.minimum_viable_fraction_printed, budget.minimum_viable_fraction
     if printed is not None and own is not None:
         by_lines = "by the printed lines " if budget.precisions else ""
-        same = abs(printed - own) <= max(SAME_MINIMUM, budget.precisions.get("minimum_viable_fraction", 0))
-        yield (
-            f"SGLang's own message names {printed:.4f} as the"
-            f" minimum{': the same' if same and f'{printed:.4f}' == f'{own:.4f}' else f', and {by_lines}it is {own:.4f}'}"
-        )
+        is_same = f"{printed:.4f}" == f"{own:.4f}" or (not budget.precisions and abs(printed - own) <= SAME_MINIMUM)
+        verdict = ": the same" if is_same else f", and {by_lines}it is {own:.4f}"
+        yield f"SGLang's own message names {printed:.4f} as the minimum{verdict}"
     if budget.verified:
         yield "verified: these terms reproduce SGLang's own result exactly"
     elif budget.verified_reason:

@@ -6,15 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sglang_probe.explain.model import Confidence, Finding, Lever
-from sglang_probe.explain.not_memory import Other, other_in, other_of
+from sglang_probe.explain.not_memory import other_in, other_of
 from sglang_probe.explain.phrases import on_ranks
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
-from sglang_probe.figures import exception_type, gib, listed
+from sglang_probe.figures import exception_type, gib
 from sglang_probe.timeline.model import Failure, Process, Remark, Step
 
 ORDER: Final = ("dist.init", "weights.load", "kv.profile", "attention.init", "kv.pool", "graph.capture")
 """Phases as they follow: of several that are open the furthest was begun last."""
 LOOKS_FATAL: Final = "It looks fatal and is not"
+LOOK_FATAL: Final = "These look fatal and are not"
 ELSEWHERE: Final = "Not the device's memory"
 PLENTY: Final = 1 << 30
 """Free on the device: from here on nothing that SGLang allocates at once after the pools is refused."""
@@ -135,25 +136,49 @@ def _died(subject: Subject) -> Finding:
 
 
 def remarks(subject: Subject) -> Iterator[Finding]:
-    """Lines that are not memory, whatever became of the run."""
-    found: dict[str, tuple[Other | None, list[Remark]]] = {}
+    """Lines that are not memory, whatever became of the run; those that only look fatal are one finding."""
+    alike: dict[tuple[str, bool], list[Remark]] = {}
     for remark in subject.run.remarks:
         if remark.kind in {"not_memory", "harmless"}:
-            other = other_of(remark.what) or other_in(remark.text)
-            found.setdefault(other.name if other else remark.what, (other, []))[1].append(remark)
-    for name, (other, lines) in found.items():
-        quiet = (other is not None and other.harmless) or all(one.kind == "harmless" for one in lines)
-        what = name.replace("_", " ") if other is None else other.what
+            alike.setdefault((remark.what, remark.kind == "harmless"), []).append(remark)
+    for (name, quiet), lines in alike.items():
+        if not quiet:
+            yield _elsewhere(subject, name, lines)
+    quiet_ones = {name: lines for (name, quiet), lines in alike.items() if quiet}
+    if quiet_ones:
+        count = sum(remark.count for lines in quiet_ones.values() for remark in lines)
+        shown = "; ".join(f"{_what(name)} ({_places(lines)})" for name, lines in quiet_ones.items())
         yield Finding(
             rule="not_memory",
-            severity="info" if quiet or subject.run.outcome == "ready" else "warning",
-            ranks=tuple(dict.fromkeys(one.label for one in lines if one.label is not None)),
-            says=f"{LOOKS_FATAL if quiet else ELSEWHERE}: {what}"
-            f" ({listed([one.place for one in lines], 3)}): {next(iter(lines[0].text.splitlines()), '')[:200]}",
-            numbers={"what": name, "lines": len(lines)},
-            lever=None if other is None or other.do is None else Lever(says=other.do),
-            confidence="certain" if other is not None else "likely",
+            severity="info",
+            says=f"{LOOKS_FATAL if count == 1 else LOOK_FATAL}: {shown}.",
+            numbers={"what": sorted(quiet_ones), "lines": count},
+            confidence="certain",
         )
+
+
+def _elsewhere(subject: Subject, name: str, lines: Sequence[Remark]) -> Finding:
+    other = other_of(name) or other_in(lines[0].text)
+    return Finding(
+        rule="not_memory",
+        severity="info" if subject.run.outcome == "ready" else "warning",
+        ranks=tuple(dict.fromkeys(one.label for one in lines if one.label is not None)),
+        says=f"{ELSEWHERE}: {_what(name)} ({_places(lines)}): {next(iter(lines[0].text.splitlines()), '')[:200]}",
+        numbers={"what": name, "lines": sum(one.count for one in lines)},
+        lever=None if other is None or other.do is None else Lever(says=other.do),
+        confidence="certain" if other is not None else "likely",
+    )
+
+
+def _what(name: str) -> str:
+    other = other_of(name)
+    return name.replace("_", " ") if other is None else other.what
+
+
+def _places(lines: Sequence[Remark]) -> str:
+    """Return `serve.log:6 and 11 more`."""
+    more = sum(one.count for one in lines) - 1
+    return f"{lines[0].place.rpartition('/')[2]}{f' and {more:,} more' if more else ''}"
 
 
 def _on(subject: Subject) -> str:
