@@ -47,6 +47,7 @@ def kv_cache_in_a_log(subject: Subject, limits: dict[str, str]) -> Iterator[Find
                 (left for one in subject.ranks if (left := end_of_start(one)) is not None), default=None
             ),
             **_halves(cache),
+            "precision_bytes": kv.precision_bytes,
         },
         notes=(
             *(() if token is None else (f"a token takes {token.says}",)),

@@ -55,7 +55,11 @@ def fragmentation(subject: Subject) -> Iterator[Finding]:
         says=f"PyTorch holds {mib(idle)} that are reserved and not allocated, more than the"
         f" {mib(shortage.wanted_bytes)} that"
         " were wanted: they lie in pieces, none of them large enough",
-        numbers={"torch_reserved_unallocated_bytes": idle, "wanted_bytes": shortage.wanted_bytes},
+        numbers={
+            "torch_reserved_unallocated_bytes": idle,
+            "wanted_bytes": shortage.wanted_bytes,
+            "precision_bytes": shortage.said.precision("unallocated", "wanted"),
+        },
         formula=f"{mib(idle)} reserved and unallocated >= {mib(shortage.wanted_bytes)} wanted",
         lever=Lever(
             gain_bytes=idle,
