@@ -209,7 +209,8 @@ def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
 def _load_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
     if shortage.step.phase != "weights.load" or shortage.pools_made:  # a draft that is loaded after the target's pools
         yield from _make_way(subject, shortage)
-    elif not any(one.kind == "foreign" for one in shortage.process.neighbours):  # what they hold comes first
+    elif not shortage.said.others and not any(one.kind == "foreign" for one in shortage.process.neighbours):
+        # what others hold comes first
         free = gib(shortage.step.free_before_bytes)
         says = f"the weights alone are more than the {free} GiB that were free: more devices, or quantized weights"
         yield Lever(flag="--tp", basis="unknown", says=says)
