@@ -102,7 +102,7 @@ def activation_reserve(subject: Subject) -> Iterator[Finding]:
 def later_errors(subject: Subject) -> Iterator[Finding]:
     """Out of memory after the server was ready."""
     for later in subject.run.later:
-        said = parse(later.what)
+        said = parse(f"{later.what}: {later.message or ''}")
         if said is not None:
             yield Finding(
                 rule="out_of_memory",
