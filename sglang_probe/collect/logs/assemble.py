@@ -20,6 +20,9 @@ _FEW: Final = 8
 """Lines that a record of a known format may be wrapped over."""
 _MANY: Final = 1000
 """Lines of arguments, which are 12 KB in one record; tried where a line ends as they do."""
+_MOST_IN_VAIN: Final = 1000
+"""Behind so many, lines without a prefix are another program's, and not tried any more."""
+_LONG: Final = re.compile(r"[^(){}]{0,100}[({]")
 _ENDS_LONG: Final = (")", "}", "),", "},")
 _MOST_BETWEEN: Final = 3
 """Records of other writers between the halves of one that two processes wrote at once."""
@@ -40,6 +43,8 @@ class Assembler:
         self._ahead: deque[Piece] = deque()
         self._batch: Piece | None = None
         self._bar: Piece | None = None
+        self._in_vain = 0
+        """Records in a row that no following line belonged to."""
         self._tangled = 0
         """Lines still to be searched for exceptions of tracebacks that were written through each other."""
 
@@ -100,11 +105,13 @@ class Assembler:
 
     def _record(self, piece: Piece) -> Entry:
         """Return a record, joined with the lines that it was wrapped over."""
-        following = self._wrapped(piece)
-        if not following:
+        following = None if piece.prefix is None and self._in_vain > _MOST_IN_VAIN else self._wrapped(piece)
+        if following is None:
+            self._in_vain += 1
             if not piece.ended and piece.text[-1:].isdigit():
                 self._notes.add("cut_log", self._file, piece.line, piece.text)
             return piece.entry(self._file)
+        self._in_vain = 0
         self._notes.add("wrapped_log_line", self._file, piece.line, piece.text)
         places, text = following
         self._drop(places)
@@ -144,7 +151,7 @@ class Assembler:
         stripped = [text.strip(" \t>") for text in texts]
         gaps = len(texts) - 1
         ways = [*product(("", " "), repeat=gaps)] if gaps <= 2 else [(between,) * gaps for between in ("", " ")]
-        for way in [*ways, ("\n",) * gaps]:
+        for way in [*ways, ("\n",) * gaps] if gaps <= 2 else ways:
             text = stripped[0] + "".join(between + one for between, one in zip(way, stripped[1:], strict=True))
             if self._is_whole(text):
                 return text
@@ -153,7 +160,7 @@ class Assembler:
     def _continuation(self, piece: Piece) -> Iterator[int]:
         """Yield the places ahead of lines that may go on with this one: its writer's, without a prefix."""
         between = 0
-        for place in range(_MANY):
+        for place in range(_MANY if _LONG.match(piece.text.lstrip()) else _FEW):
             ahead = self._peek(place)
             if ahead is None:
                 return

@@ -1,4 +1,4 @@
-"""The scanner finds each line with a needle and its number, however the bytes are cut, and holds no more than a line."""
+"""The scanner finds each line with a needle, and its number, however bytes are cut, and holds no more than a line."""
 
 from __future__ import annotations
 
