@@ -19,10 +19,14 @@ KINDS: Final[dict[str, tuple[bool, str]]] = {
     "broken_line": (True, "a line is of the probe but is no JSON"),
     "wrong_shape": (True, "a line is of the probe but a field of it has the wrong type or is missing"),
     "missing_part": (True, "a part of an event that was split over several lines is missing"),
+    "cut_archive": (True, "a compressed file could not be read to its end"),
+    "mixed_servers": (True, "two servers wrote one text, and nothing says which line is whose: it was left out"),
     "seq_gap": (True, "sequence numbers are missing: their events were lost (those of cut-off lines included)"),
     "long_line": (False, "a line is too long to be an event"),
     "foreign_line": (False, "a line is not a probe event"),
     "foreign_file": (False, "a file holds no probe event"),
+    "silent_log": (False, "a file is a log of SGLang's in which nothing is said of a start or of memory"),
+    "log_beside_runs": (False, "a log of SGLang's beside run directories was not read; name it to have it read"),
     "empty_file": (False, "a file is empty"),
     "special_file": (False, "a pipe, socket or device in a directory was not read"),
     "rankless_run": (False, "a newer run, in which no rank began, was passed over; give its own directory to see it"),
@@ -83,6 +87,13 @@ class ReadReport(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[Loss, ...] = ()
     other_runs: int = 0
     """Runs beside the newest one in a directory of runs; they were not returned."""
+    log_files: int = 0
+    """Plain SGLang logs; what follows is counted of them, and `files`, `lines`, `bytes` of what held events."""
+    log_lines: int = 0
+    log_bytes: int = 0
+    """Without compression."""
+    facts: int = 0
+    """What the logs' lines say of a start or of memory."""
 
     @property
     def clean(self) -> bool:
@@ -95,6 +106,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.files = self.lines = self.bytes = self.events = self.other_runs = 0
+        self.log_files = self.log_lines = self.log_bytes = self.facts = 0
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[Place]] = {}
 
@@ -106,6 +118,13 @@ class Tally:
         examples = self._examples.setdefault(kind, [])
         if len(examples) < MAX_EXAMPLES:
             examples.append(Place(unicode_only(file), line, _shown(text)))
+
+    def absorb(self, notes: Tally) -> None:
+        """Count the losses of another tally here."""
+        for kind, count in notes._counts.items():
+            self._counts[kind] = self._counts.get(kind, 0) + count
+            examples = self._examples.setdefault(kind, [])
+            examples += notes._examples[kind][: MAX_EXAMPLES - len(examples)]
 
     def count(self, kind: str) -> int:
         """Return how many losses of this kind were counted so far."""
@@ -125,6 +144,10 @@ class Tally:
             events=self.events,
             losses=losses,
             other_runs=self.other_runs,
+            log_files=self.log_files,
+            log_lines=self.log_lines,
+            log_bytes=self.log_bytes,
+            facts=self.facts,
         )
 
 

@@ -122,4 +122,4 @@ def _used(run: Run) -> list[int] | None:
 
 
 def _hosts(run: Run) -> list[str]:
-    return sorted({process.host for process in run.processes})
+    return sorted({process.host for process in run.processes if process.host is not None})
