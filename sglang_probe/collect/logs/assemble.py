@@ -14,19 +14,22 @@ from sglang_probe.collect.logs.pieces import Piece, Pieces
 from sglang_probe.collect.logs.tracebacks import HEAD, names_exception
 from sglang_probe.collect.report import Tally
 
-_BAR: Final = re.compile(r"\d{1,3}%\|.{0,400}?\| {0,20}\d{1,12}/\d{1,12} \[|\d{1,12}it \[\d\d:\d\d")
+_BAR: Final = re.compile(r"\d{1,3}%\|.{0,400}?\| {0,20}\d{1,12}/\d{1,12} \[")
 _BATCHES: Final = ("Prefill batch", "Decode batch")
 _FEW: Final = 8
 """Lines that a record of a known format may be wrapped over."""
 _MANY: Final = 1000
 """Lines of arguments, which are 12 KB in one record; tried where a line ends as they do."""
-_MOST_IN_VAIN: Final = 1000
+_LONGEST_BAR: Final = 2000
+_MOST_IN_VAIN: Final = 200
 """Behind so many, lines without a prefix are another program's, and not tried any more."""
 _LONG: Final = re.compile(r"[^(){}]{0,100}[({]")
 _ENDS_LONG: Final = (")", "}", "),", "},")
 _MOST_BETWEEN: Final = 3
 """Records of other writers between the halves of one that two processes wrote at once."""
 _TANGLED_LINES: Final = 2000
+_MOST_TRIED: Final = 40
+"""Ends of arguments that may be the last."""
 _NOT_PART: Final = "\x00"
 
 IsWhole = Callable[[str], bool]
@@ -51,12 +54,12 @@ class Assembler:
     def entries(self) -> Iterator[Entry]:
         """Yield what is worth reading, in the order of the text."""
         while (piece := self._take()) is not None:
-            if self._bar is not None and self._bar.key == piece.key and _BAR.search(piece.text):
+            if self._bar is not None and self._bar.key == piece.key and _is_bar(piece.text):
                 self._bar = piece if piece.hot else self._bar
                 continue
             if not self._is_worth_reading(piece):
                 continue
-            if _BAR.search(piece.text):
+            if _is_bar(piece.text):
                 yield from self._flush()
                 self._bar = piece
             elif piece.text.startswith(_BATCHES):
@@ -129,6 +132,7 @@ class Assembler:
             return None  # the format has no end of its own: anything would seem to belong to it
         best: tuple[list[int], str] | None = None
         places: list[int] = []
+        tried = 0
         texts = [piece.text.lstrip()]
         for place in self._continuation(piece):
             places.append(place)
@@ -136,10 +140,11 @@ class Assembler:
             texts.append("" if ahead is None else ahead.text[min(ahead.indent, piece.indent) :])
             if len(texts) > _FEW and not texts[-1].rstrip().endswith(_ENDS_LONG):
                 continue
-            joined = self._joined(texts)
+            tried += 1
+            joined = self._joined(texts) if tried <= _MOST_TRIED else None
             if joined is not None:
                 best = ([*places], joined)
-            elif best is not None or whole:
+            elif best is not None or whole or tried > _MOST_TRIED:
                 break
         return best
 
@@ -181,7 +186,7 @@ class Assembler:
             HEAD in text
             or text.startswith("```")
             or names_exception(text)
-            or _BAR.search(text) is not None
+            or _is_bar(text)
             or (piece.hot and self._is_whole(text))
         )
 
@@ -202,3 +207,7 @@ class Assembler:
         """Take pieces ahead out: they went into an entry."""
         for place in reversed(places):
             del self._ahead[place]
+
+
+def _is_bar(text: str) -> bool:
+    return "%|" in text[:_LONGEST_BAR] and len(text) <= _LONGEST_BAR and _BAR.search(text) is not None
