@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglang_probe.collect.logs import Entry, entries
+from sglang_probe.collect.logs import Entry
+from sglang_probe.collect.logs.entries import entries
 from sglang_probe.collect.report import Tally
 from tests.collect.logs.carrying import CARRIERS, FAILED, HEALTHY, NEEDLES, is_whole, lines_of, read, said
 
