@@ -51,8 +51,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Id of the `kv.profile` step it comes from."""
     precision_bytes: int | None = None
     """How far off its least certain term may be; None: exact."""
-    precisions: dict[str, int] = {}
-    """Term, or `minimum_viable_fraction` in millionths -> how far off it may be, carried through every sum."""
+    precisions: dict[str, int | float] = {}
+    """Term -> how far off it may be, in its own unit, carried through every sum."""
     pre_load_basis: PreLoadBasis | None = None
     pre_load_reason: str | None = None
     """What the pre-load memory was taken from, where SGLang's own was not observed."""

@@ -193,8 +193,8 @@ class Later(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ts: str | None
     label: str | None
-    host: str
-    pid: int
+    host: str | None
+    pid: int | None
     phase: str | None
     what: str
     kind: LaterKind = "error"

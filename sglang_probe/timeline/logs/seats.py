@@ -35,7 +35,8 @@ class Seat(msgspec.Struct):
 
     def of(self, owner: int, *kinds: str) -> list[Fact]:
         """Return the facts of these kinds about one model."""
-        return [fact for fact, whose in zip(self.facts, self.owners, strict=True) if whose == owner and fact.kind in kinds]
+        pairs = zip(self.facts, self.owners, strict=True)
+        return [fact for fact, whose in pairs if whose == owner and fact.kind in kinds]
 
     def first(self, *kinds: str) -> Fact | None:
         """Return the first fact of these kinds."""
@@ -97,7 +98,7 @@ def owners_of(facts: Sequence[Fact]) -> list[int]:
         elif fact.kind in {"dist_init_begin", "dist_init_end", "mem_baseline"}:
             owners.append(loads)  # the runner that will load the next model
         else:
-            owners.append(0 if fact.kind in {"capacity"} else last)
+            owners.append(0 if fact.kind == "capacity" else last)
     most = max(loads - 1, 0) if loads else 0
     return [min(owner, max(most, 1 if _has_draft_graph(facts) else 0)) for owner in owners]
 
