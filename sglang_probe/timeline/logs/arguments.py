@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from sglang_probe.collect.logs.model import Fact, LogRun
 
-HIDDEN: Final = "<redacted>"
+HIDDEN: Final = "[redacted]"
 PLAIN: Final = (bool, int, float, str, type(None))
 
 
 def said_in(log: LogRun) -> Fact | None:
     """Return the line that has the server's arguments: the last, of a server that says them more than once."""
-    found = [fact for fact in log.facts if fact.kind == "server_args" and isinstance(fact.values.get("arguments"), dict)]
-    return found[-1] if found else None
+    said = [fact for fact in log.facts if fact.kind == "server_args"]
+    return next((fact for fact in reversed(said) if isinstance(fact.values.get("arguments"), dict)), None)
 
 
 def arguments_in(log: LogRun) -> dict[str, Any] | None:

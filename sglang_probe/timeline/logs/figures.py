@@ -68,7 +68,8 @@ class _Side(NamedTuple):
 
     def steps(self, phase: str) -> list[Step]:
         """Return the outermost steps of this phase of this model, that ended."""
-        own = [step for step in self.process.steps if step.phase == phase and self.is_own(step.worker, step.draft_index)]
+        phases = [step for step in self.process.steps if step.phase == phase]
+        own = [step for step in phases if self.is_own(step.worker, step.draft_index)]
         inside = {step.id for step in own}
         return [step for step in own if step.parent not in inside]
 
@@ -161,9 +162,9 @@ def _dist(side: _Side) -> Iterator[Figure]:
     inits, ends = side.steps("dist.init"), side.facts("dist_init_end")
     if len(inits) != 1 or len(ends) != 1 or inits[0].state != "ok":
         return
-    init = inits[0]
+    init = inits[0]  # it makes the CUDA context: nothing can be read before it
     inner = [step for step in side.process.steps if step.parent == init.id and step.free_before_bytes is not None]
-    before = init.free_before_bytes if init.free_before_bytes is not None else inner[0].free_before_bytes if inner else None
+    before = next((step.free_before_bytes for step in (init, *inner) if step.free_before_bytes is not None), None)
     after = next((step.free_bytes for step in reversed(inner) if step.free_bytes is not None), init.free_bytes)
     if before is not None and after is not None:
         yield from _size(side, "dist.init: cost", ends[0], measured(ends[0], "mem_usage"), before - after)
@@ -232,8 +233,8 @@ def _capacity(side: _Side) -> Iterator[Figure]:
     roots = [step for step in side.process.steps if step.phase == "scheduler.init"]
     worker = side.worker
     for fact in side.facts("capacity")[-1:]:
-        kv = None if worker is None else worker.kv
-        yield from _count(side, "tokens in force", fact, fact.count("max_total_num_tokens"), None if kv is None else kv.tokens)
+        tokens = None if worker is None or worker.kv is None else worker.kv.tokens
+        yield from _count(side, "tokens in force", fact, fact.count("max_total_num_tokens"), tokens)
         if roots and roots[-1].state == "ok":
             yield from _free(side, "scheduler.init: free after it", fact, roots[-1].free_bytes, roots[-1].after)
         for step in side.steps("kv.pool")[-1:]:

@@ -5,17 +5,18 @@ SGLang's stamps name no zone and restart configurations print the same figures, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from sglang_probe.collect.logs.model import LogRun
+from sglang_probe.collect.logs.model import RANK_TOKENS, LogRun
 from sglang_probe.figures import counted, listed
-from sglang_probe.timeline.logs.arguments import arguments_in, differing
+from sglang_probe.timeline.logs.arguments import arguments_in, comparable, differing
 from sglang_probe.timeline.logs.figures import figures_of, ranks_by_label
 from sglang_probe.timeline.logs.moments import moments_of, offset_of
 from sglang_probe.timeline.logs.seats import seats_of
 from sglang_probe.timeline.model import Run
-from sglang_probe.timeline.values import integer
+from sglang_probe.timeline.values import given_flag, integer
 
 Verdict = Literal["same", "not the same", "cannot be told"]
 Says = Literal["for", "against", "nothing"]
@@ -49,19 +50,23 @@ class Match(NamedTuple):
 
 def match(log: LogRun, run: Run) -> Match:
     """Return whether a log and events are of one run."""
-    ranks = ranks_by_label(run)
     time, offset = _time(log, run)
-    evidence = (_ranks(log, run), time, _arguments(log, run), _figures(log, run), _pids(log, run))
+    evidence = (_ranks(log, run), time, _arguments(log, run), _seed(log, run), _figures(log, run), _pids(log, run))
     said = {one.kind: one.says for one in evidence}
     if "against" in said.values():
         verdict: Verdict = "not the same"
-    elif said["ranks"] != "for" or not ranks:
-        verdict = "cannot be told"
+    elif said["ranks"] == "for" and _enough(said):
+        verdict = "same"
     else:
-        others = [said[kind] for kind in ("arguments", "figures", "pids")].count("for")
-        enough = others >= 1 if said["time"] == "for" else said["figures"] == "for" and others >= 2
-        verdict = "same" if enough else "cannot be told"
+        verdict = "cannot be told"
     return Match(verdict, evidence, offset)
+
+
+def _enough(said: Mapping[str, Says]) -> bool:
+    """Say whether what speaks for one run is more than two starts of one server would have in common."""
+    if said["time"] == "for":
+        return "for" in {said[kind] for kind in ("arguments", "seed", "figures", "pids")}
+    return said["seed"] == "for" and said["figures"] == "for"
 
 
 def _ranks(log: LogRun, run: Run) -> Evidence:
@@ -71,23 +76,21 @@ def _ranks(log: LogRun, run: Run) -> Evidence:
         return Evidence("ranks", "nothing", f"{'the log' if not own else 'the run'} names no rank")
     beyond = [name for name in own if name not in theirs and _is_beyond(name, run)]
     if beyond or not both:
-        names = listed(beyond or own, MANY)
-        return Evidence("ranks", "against", f"the log's {names} cannot be a rank of this run ({listed(list(theirs), MANY)})")
+        why = f"the log's {listed(beyond or own, MANY)} cannot be a rank of this run ({listed(list(theirs), MANY)})"
+        return Evidence("ranks", "against", why)
     return Evidence("ranks", "for", f"the same ranks: {listed(both, MANY)}")
 
 
 def _is_beyond(name: str, run: Run) -> bool:
-    """Say whether a rank's number is more than the run has of its kind."""
+    """Say whether a rank's number is more than the run has of its kind, or it has none of its kind."""
     sizes: dict[str, int] = {}
     for process in ranks_by_label(run).values():
-        for token in ("dp", "pp", "attn_cp", "moe_dp", "tp", "ep"):
-            part = getattr(process.rank, token, None)
+        for token in RANK_TOKENS:
+            part = getattr(process.rank, token.lower(), None)
             if part is not None:
-                sizes[token.upper()] = part.size
-    parts = (part.rstrip("0123456789") for part in name.split())
-    numbers = [int(part[len(token) :] or 0) for token, part in zip(parts, name.split(), strict=True)]
-    tokens = [part.rstrip("0123456789") for part in name.split()]
-    return any(number >= sizes.get(token, number + 1) for token, number in zip(tokens, numbers, strict=True))
+                sizes[token] = part.size
+    found = (re.fullmatch(r"([A-Z_]+)(\d+)", part) for part in name.split())
+    return any(part is not None and int(part[2]) >= sizes.get(part[1], 0) for part in found)
 
 
 def _time(log: LogRun, run: Run) -> tuple[Evidence, float | None]:
@@ -109,11 +112,20 @@ def _arguments(log: LogRun, run: Run) -> Evidence:
     if other:
         told = ", ".join(f"{name} {known[name]} in the events and {said[name]} in the log" for name in other[:MANY])
         return Evidence("arguments", "against", f"another start's arguments: {told}")
-    both = [name for name in said if name in known]
+    both = comparable(said, known)
     if not both:
         return Evidence("arguments", "nothing", "no argument is in both")
-    seed = ", random_seed among them" if "random_seed" in both else ""
-    return Evidence("arguments", "for", f"what tells starts apart among {len(both)} arguments is equal{seed}")
+    return Evidence("arguments", "for", f"what tells servers apart among {counted(len(both), 'argument')} is equal")
+
+
+def _seed(log: LogRun, run: Run) -> Evidence:
+    """A seed that nobody gave is drawn anew at every start: the same one is no chance."""
+    said, known = arguments_in(log) or {}, run.provenance.effective or {}
+    drawn = run.provenance.given is not None and given_flag(run.provenance.given, "random_seed") is None
+    seed = integer(said, "random_seed")
+    if not drawn or seed is None or seed != integer(known, "random_seed"):
+        return Evidence("seed", "nothing", "no seed that was drawn is in both")
+    return Evidence("seed", "for", f"random_seed {seed}, drawn at this start, is in both")
 
 
 def _of_another_start(names: Sequence[str], said: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
@@ -126,9 +138,10 @@ def _figures(log: LogRun, run: Run) -> Evidence:
     off = [one for one in found if not one.agrees and one.reason is None]
     if not found:
         return Evidence("figures", "nothing", "no figure is in both")
+    of_all = f"of {counted(len(found), 'figure')}"
     if len(off) * 2 > len(found):
-        return Evidence("figures", "against", f"{len(off)} of {counted(len(found), 'figure')} are not those of the events")
-    return Evidence("figures", "for", f"{len(found) - len(off)} of {counted(len(found), 'figure')} are those of the events")
+        return Evidence("figures", "against", f"{len(off)} {of_all} are not those of the events")
+    return Evidence("figures", "for", f"{len(found) - len(off)} {of_all} are those of the events")
 
 
 def _pids(log: LogRun, run: Run) -> Evidence:
