@@ -13,12 +13,17 @@ UNKNOWN: Final = "-"
 """Printed for None; the reason stands in a note."""
 
 
-def gib(count: int | None) -> str:
-    """Return bytes as GiB with three decimals, without the unit; a zero has no sign."""
+def gib(count: int | None, precision: int | None = None) -> str:
+    """Return bytes as GiB with three decimals, without the unit; a zero has no sign.
+
+    `precision`: how far off they may be, in bytes; then with as many decimals as that bears: two where a log printed
+    two, also after a few sums of such figures.
+    """
     if count is None:
         return UNKNOWN
-    text = f"{count / GIB:.3f}"
-    return "0.000" if text == "-0.000" else text
+    decimals = 3 if not precision or precision * 1000 <= GIB else 2 if precision * 20 <= GIB else 1
+    text = f"{count / GIB:.{decimals}f}"
+    return text.lstrip("-") if float(text) == 0 else text
 
 
 def seconds(duration: float | None) -> str:

@@ -44,7 +44,8 @@ def read_footer(report: ReadReport, width: int) -> list[Text]:
 
 
 def _gaps(run: Run) -> Iterator[str]:
-    partial = run.outcome == "starting" or run.unread_files > 0
+    yield from run.notes
+    partial = run.outcome == "starting" or run.unread_files > 0 or run.source == "log"  # notes say what it lacks
     if run.unread_files and run.outcome != "unknown":  # then the headline says it
         given = len(run.processes)
         were = "was" if given == 1 else "were"

@@ -152,7 +152,6 @@ def _root(seat: Seat, ending: Ending, steps: Sequence[Step]) -> Step:
     free = measured(capacity, "avail")
     last = next((step for step in reversed(steps) if step.ledger is not None), None)
     state: State = ending.state
-    inside = any(step.failure is not None for step in steps)
     tokens = None if capacity is None else capacity.count("max_total_num_tokens")
     root = Step(
         id=ROOT,
@@ -164,7 +163,7 @@ def _root(seat: Seat, ending: Ending, steps: Sequence[Step]) -> Step:
         precision_bytes=None if free is None else free.precision,
         null_reason="the log does not print what was free when it began",
         state=state,
-        failure=None if inside else ending.failure,
+        failure=ending.failure,
         attributes={} if tokens is None else {"max_total_num_tokens": tokens},
     )
     if last is None or last.ledger is None:

@@ -58,12 +58,14 @@ def troubles_of(facts: Sequence[Fact]) -> list[Trouble]:
 
 
 def failure_of(fact: Fact) -> Failure:
-    """Return an error as the timeline has it."""
+    """Return an error as the timeline has it; its id is its place in the text."""
+    place = f"{fact.entry.file}:{fact.entry.line}"
     if fact.kind == "exception":
-        return Failure(type=fact.text("type"), message=fact.text("message"), stacktrace=fact.text("stacktrace"))
+        said = {name: fact.text(name) for name in ("type", "message", "stacktrace")}
+        return Failure(id=place, **said)
     kind, colon, message = fact.entry.text.partition(": ")
     is_type = bool(colon) and kind.replace(".", "").replace("_", "").isalnum() and kind.endswith(_TYPE_ENDS)
-    return Failure(type=kind, message=message) if is_type else Failure(message=fact.entry.text)
+    return Failure(id=place, type=kind if is_type else None, message=message if is_type else fact.entry.text)
 
 
 _TYPE_ENDS: Final = ("Error", "Exception")
