@@ -73,6 +73,8 @@ def _of_sglang(runs: Sequence[Run]) -> Iterator[Row]:
 
 def _functions(runs: Sequence[Run]) -> Iterator[Row]:
     tables = [run.provenance.fingerprints for run in runs]
+    if any(run.source == "log" for run in runs):
+        return  # a log has none: that is no function that moved
     for name in sorted({name for table in tables for name in table}):
         values = tuple(table.get(name) for table in tables)
         why = MOVED if None in values else None

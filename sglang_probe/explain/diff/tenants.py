@@ -133,5 +133,7 @@ def _count(run: Run) -> int | None:
     """Return how many cards the ranks have; None where some of them were not seen."""
     if run.missing or run.unread_files or not ranks_of(run):
         return None
+    if run.source == "log" and any(rank.device is None for rank in ranks_of(run)):
+        return None  # no log names a card
     devices = [(rank.host, rank.device) for rank in ranks_of(run) if rank.device is not None]
     return len({(host, "CPU" if device.kind == "cpu" else device.uuid or device.index) for host, device in devices})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -163,9 +164,23 @@ def signed(figure: str) -> str:
     return figure if figure.startswith("-") else f"+{figure}"
 
 
-def change(before: int, after: int) -> str:
-    """Return what bytes changed by, in GiB, as it comes out of them as printed: 0.041 -> 0.085 is +0.044."""
-    return signed(added(after, -before))
+def change(before: int, after: int, precision: int | None = None) -> str:
+    """Return what bytes changed by, in GiB, as it comes out of them as printed: 0.041 -> 0.085 is +0.044.
+
+    `precision`: how far off the difference may be, in bytes; then that stands beside it: +0.04 +- 0.01.
+    """
+    if precision is None:
+        return signed(added(after, -before))
+    return f"{signed(gib(after - before, precision))} +- {gib_up(precision)}"
+
+
+def gib_up(precision: int) -> str:
+    """Return a precision in GiB, rounded up to two decimals."""
+    return f"{math.ceil((precision - HUNDREDTH) * 100 / GIB) / 100:.2f}"
+
+
+HUNDREDTH: Final = 1 << 10
+"""Bytes by which a half of a hundredth was rounded up: two of them are 0.01 GiB, and no more."""
 
 
 def set_to(row: Row) -> str:
