@@ -263,8 +263,11 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The rank that printed it; None where the line names none."""
     text: str
     place: str
-    """file:line"""
+    """file:line, of the first where there are several."""
     values: dict[str, Any] = {}
+    """Of the last where there are several; `retracted` is their sum."""
+    count: int = 1
+    """How many lines said so."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True, gc=False):

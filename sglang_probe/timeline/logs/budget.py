@@ -34,6 +34,8 @@ class Frame(NamedTuple):
     fraction: Fraction
     ranks: int
     """How many printed what was available."""
+    minimum_printed: float | None
+    """SGLang's own minimum viable fraction, where its message names one."""
 
 
 class PreLoaded(NamedTuple):
@@ -54,7 +56,13 @@ def frame_of(seats: Sequence[Seat], told: Told) -> Frame:
         pre_load=least_of([printed_pre_load(seat) for seat in seats]),
         fraction=told.fraction(),
         ranks=sum(one is not None for one in available),
+        minimum_printed=_minimum_printed(told),
     )
+
+
+def _minimum_printed(told: Told) -> float | None:
+    printed = (fact.values.get("minimum") for fact in told.log.facts if fact.kind == "no_memory")
+    return next((value for value in printed if isinstance(value, float)), None)
 
 
 def available_of(seat: Seat) -> Measured | None:
@@ -103,7 +111,6 @@ def budget_of(seat: Seat, frame: Frame, told: Told, kv: Kv | None, size: TokenSi
         precisions["minimum_viable_fraction"] = how_far
     if size is not None and size.precision:
         precisions["bytes_per_token"] = size.precision
-    printed = None if refused is None else refused.values.get("minimum")
     known: dict[str, Any] = {name: None if one is None else one.bytes for name, one in sizes.items()}
     return Budget(
         **known,
@@ -117,7 +124,7 @@ def budget_of(seat: Seat, frame: Frame, told: Told, kv: Kv | None, size: TokenSi
         result_unit="tokens" if _result(seat) is not None else None,
         minimum_viable_fraction=minimum,
         minimum_viable_fraction_reason=None if minimum is not None else "the log does not hold its terms",
-        minimum_viable_fraction_printed=printed if isinstance(printed, float) else None,
+        minimum_viable_fraction_printed=frame.minimum_printed,
         verified=True if pre.agrees else None,
         verified_reason=_verified_reason(pre),
         precision_bytes=max((one.precision for one in sizes.values() if one is not None), default=None) or None,

@@ -65,9 +65,7 @@ def _worker(
     loads = [phase for phase in phases if phase.phase == "weights.load" and phase.owner == owner]
     weights = total([phase.cost for phase in loads])
     size = printed_token_size(seat, owner, told)
-    kv = kv_of(seat, owner, told, size)
-    if kv is not None and kv.tokens is None and owner == 0 and served is not None:
-        kv = msgspec.structs.replace(kv, tokens=served)
+    kv = kv_of(seat, owner, told, size, served if seat.first("weights_end", "pool_end") is not None else None)
     budget = budget_of(seat, frame, told, kv, size) if owner == 0 else None
     if budget is not None:
         step = _budget_id(ending.budget) if ending.budget is not None else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from sglang_probe.collect.logs.model import Fact, LogRun
 from sglang_probe.figures import counted, listed, number
 from sglang_probe.timeline.logs.budget import Frame
@@ -22,30 +24,45 @@ KINDS: Final = frozenset(
 )  # fmt: skip
 """Kinds of facts that are carried as remarks: an exception only where SGLang caught it."""
 _PRINTED_BY_ALL: Final = (("weights_end", "weights"), ("pool_end", "pools"))
+_REPEATED: Final = frozenset({"batch", "retract", "retract_abort", "lora", "update_weights_begin", "imbalance"})
+"""Kinds that a server prints again and again with other figures."""
 MOST_CHARACTERS: Final = 400
 
 
 def remarks_of(facts: Sequence[Fact], loose: Sequence[Fact]) -> tuple[Remark, ...]:
-    """Return the lines that say something without being a step, each kind's alike ones once."""
+    """Return the lines that say something without being a step, those alike once, with how many there were."""
     nobody = {id(fact) for fact in loose}
-    found: dict[tuple[str, str, str | None, str], Remark] = {}
+    found: dict[tuple[str, ...], Remark] = {}
     for fact in facts:
         if fact.kind not in KINDS or (fact.kind == "exception" and fact.values.get("caught") is not True):
             continue
         if fact.kind == "allreduce_disabled" and id(fact) not in nobody:
             continue  # a step of its rank
-        what = fact.text("what") or fact.text("how") or fact.text("name") or fact.text("type") or fact.kind
-        text = fact.entry.text[:MOST_CHARACTERS]
-        remark = Remark(
-            kind=fact.kind,
-            what=what,
-            label=fact.label,
-            text=text,
-            place=f"{fact.entry.file}:{fact.entry.line}",
-            values={name: value for name, value in fact.values.items() if isinstance(value, int | float | str)},
-        )
-        found.setdefault((fact.kind, what, fact.label, text), remark)
+        remark = _remark(fact)
+        own = () if fact.kind in _REPEATED else (remark.text,)
+        key = (fact.kind, remark.what, fact.label or "", *own)
+        found[key] = _again(found[key], remark) if key in found else remark
     return tuple(found.values())
+
+
+def _remark(fact: Fact) -> Remark:
+    what = fact.text("what") or fact.text("how") or fact.text("name") or fact.text("type") or fact.kind
+    return Remark(
+        kind=fact.kind,
+        what=what,
+        label=fact.label,
+        text=fact.entry.text[:MOST_CHARACTERS],
+        place=f"{fact.entry.file}:{fact.entry.line}",
+        values={name: value for name, value in fact.values.items() if isinstance(value, int | float | str)},
+    )
+
+
+def _again(before: Remark, now: Remark) -> Remark:
+    """Return two remarks as one: the place of the first, the values of the last, requests retracted in all."""
+    values = dict(now.values)
+    if "retracted" in values:
+        values["retracted"] += before.values.get("retracted", 0)
+    return msgspec.structs.replace(before, values=values, count=before.count + 1)
 
 
 def later_of(log: LogRun, ready_at: int | None) -> tuple[Later, ...]:

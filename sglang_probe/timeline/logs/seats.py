@@ -63,6 +63,7 @@ def seats_of(log: LogRun) -> tuple[list[Seat], list[Fact]]:
         loose = [fact for fact in loose if fact.kind not in OF_A_RANK | TROUBLE]
     elif not named and any(fact.kind in TROUBLE for fact in loose):
         named[""] = Seat(None, (), [fact for fact in loose if fact.kind in TROUBLE])
+        loose = [fact for fact in loose if fact.kind not in TROUBLE]
     seats = sorted(named.values(), key=_order)
     for seat in seats:
         seat.owners = owners_of(seat.facts)

@@ -19,10 +19,15 @@ class TokenSize(NamedTuple):
     reason: str
 
 
-def kv_of(seat: Seat, owner: int, told: Told, size: TokenSize | None) -> Kv | None:
-    """Return the KV cache that a model ended up with, as far as its lines say; None where none speaks of it."""
+def kv_of(seat: Seat, owner: int, told: Told, size: TokenSize | None, served: int | None = None) -> Kv | None:
+    """Return the KV cache that a model ended up with, as far as its lines say; None where none speaks of it.
+
+    `served`: the tokens that another rank prints: from 0.5.2 on only the first does, for all.
+    """
     pools = pools_of(seat, owner)
     tokens = tokens_of(seat, owner)
+    if tokens is None and owner == 0:
+        tokens = served
     if not pools and tokens is None:
         return None
     held = held_of(seat, owner)
