@@ -83,8 +83,7 @@ def _unknown(work: Arithmetic) -> Iterator[str]:
     if work.precision_bytes is not None:
         yield f"read from a log: the rest's change is good to {gib_up(work.precision_bytes)} GiB"
     for piece in work.pieces:
-        if piece.part == "other" and piece.precision_bytes is not None:
-            if abs(piece.delta_bytes) <= piece.precision_bytes:
-                yield f"other: no more than what two decimals leave open (+- {gib_up(piece.precision_bytes)} GiB)"
+        if piece.part == "other" and abs(piece.delta_bytes) <= (piece.precision_bytes or 0):
+            yield f"other: no more than what two decimals leave open (+- {gib_up(piece.precision_bytes or 0)} GiB)"
         if piece.note is not None:
             yield f"{part_name(piece.part)}: {piece.note}"

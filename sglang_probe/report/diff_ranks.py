@@ -80,7 +80,8 @@ def _steps(rank: RankDiff) -> Iterator[Line]:
             far = row.precision_bytes
             cells = [_step_cell(state, cost, far) for state, cost in zip(row.states, row.cost_bytes, strict=True)]
             ended = all(state == "ok" for state in row.states)
-            yield Line(f"{' ' * row.depth}{_step(row)}", (*cells, *_change(row.cost_bytes if ended else (None, None), far)))
+            changed = _change(row.cost_bytes if ended else (None, None), far)
+            yield Line(f"{' ' * row.depth}{_step(row)}", (*cells, *changed))
 
 
 def _is_cut_off(row: StepRow, rank: RankDiff) -> bool:

@@ -132,7 +132,7 @@ def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:
             yield f"{counted_noun(run.unread_files, 'file')} of {side.name} were not given"
         if run.outcome in {"starting", "unknown"}:
             yield f"how {side.name} ended is not known: {run.outcome_reason or run.outcome}"
-        if run.source != "events":
+        if run.source == "log":
             yield f"{side.name} was read from a log: figures of two decimals, and no provenance but the log's"
     if on_a_cpu(runs):
         yield "on a CPU the memory is a shared host's: costs are left out"

@@ -175,12 +175,13 @@ def change(before: int, after: int, precision: int | None = None) -> str:
 
 
 def gib_up(precision: int) -> str:
-    """Return a precision in GiB, rounded up to two decimals."""
-    return f"{math.ceil((precision - HUNDREDTH) * 100 / GIB) / 100:.2f}"
+    """Return a precision in GiB, rounded up to the decimals that `gib` shows with it."""
+    decimals = 3 if precision * 1000 <= GIB else 2
+    return f"{math.ceil(max(precision - ROUNDED_UP, 1) * 10**decimals / GIB) / 10**decimals:.{decimals}f}"
 
 
-HUNDREDTH: Final = 1 << 10
-"""Bytes by which a half of a hundredth was rounded up: two of them are 0.01 GiB, and no more."""
+ROUNDED_UP: Final = 1 << 10
+"""More bytes than halves of a hundredth were rounded up by: two of them are 0.01 GiB, and no more."""
 
 
 def set_to(row: Row) -> str:
