@@ -17,9 +17,9 @@ LINES = (
     ("dist_init_end", r"Init torch distributed ends\. elapsed=(?P<elapsed_s>[\d.]+) s, mem usage=(?P<mem_usage>[\d.]+) GB"),
     ("weights_begin", r"Load weight begin\. avail mem=(?P<avail>[\d.]+) GB"),
     ("weights_end", r"Load weight end\..* avail mem=(?P<avail>[\d.]+) GB, mem usage=(?P<mem_usage>[\d.]+) GB"),
-    ("kv_alloc", r"KV Cache is allocated\..*#tokens: (?P<tokens>\d+), K size: (?P<k>[\d.]+) GB, V size: (?P<v>[\d.]+) GB"),
+    ("kv_alloc", r"KV Cache is allocated\. dtype: (?P<dtype>torch\.\w+), #tokens: (?P<tokens>\d+), K size: (?P<k>[\d.]+) GB, V size: (?P<v>[\d.]+) GB"),
     ("pool_end", r"Memory pool end\. avail mem=(?P<avail>[\d.]+) GB"),
-    ("graph_begin", r"Capture target (?P<graph>decode) CUDA graph begin.* avail mem=(?P<avail>[\d.]+) GB"),
+    ("graph_begin", r"Capture target (?P<graph>decode) CUDA graph begin\..* bs=(?P<sizes>\[[\d, ]*\]), avail mem=(?P<avail>[\d.]+) GB"),
     (
         "graph_end",
         r"Capture target (?P<graph>decode) CUDA graph end\..* mem usage=(?P<mem_usage>[\d.]+) GB, avail mem=(?P<avail>[\d.]+) GB",
@@ -63,8 +63,10 @@ def value_of(name: str, text: str) -> Any:
     """Return a figure as facts have it."""
     if name in COUNTS:
         return int(text)
-    if name in {"graph"}:
+    if name in {"graph", "dtype"}:
         return text
+    if name == "sizes":
+        return ast.literal_eval(text)
     return float(text) if name == "elapsed_s" else Amount(bytes=round(float(text) * 2**30), precision_bytes=HALF, printed=text)
 
 
