@@ -8,8 +8,8 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-from sglang_probe.agent.redact import redact_tail, redact_text
 from sglang_probe.events.names import MAX_MESSAGE_BYTES, MAX_STACKTRACE_BYTES
+from sglang_probe.events.redact import redact_tail, redact_text
 
 PASSTHROUGH = "sglang_probe_passthrough"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sglang_probe.agent.redact import redact_text
+from sglang_probe.events.redact import redact_text
 
 MAX_PROCESSES = 64
 """Processes described in one event: with names of full length they take half a line."""

@@ -11,10 +11,10 @@ from importlib import metadata
 from typing import Any
 
 import sglang_probe
-from sglang_probe.agent.redact import MARK, is_secret_name, redact, redact_argv, redact_text
 from sglang_probe.agent.runs import Run
 from sglang_probe.catalogue.checkout import checkout
 from sglang_probe.events.names import LAUNCHERS
+from sglang_probe.events.redact import MARK, is_secret_name, redact, redact_argv, redact_text
 
 DISTRIBUTIONS = (
     "sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python", "triton", "transformers", "xgrammar",

@@ -49,6 +49,11 @@ class Subject:
         self.wanted_tokens = wanted_tokens
 
     @cached_property
+    def is_log(self) -> bool:
+        """Whether a plain log is all there is: no process lists, no readings, figures of two decimals."""
+        return self.run.source == "log"
+
+    @cached_property
     def ranks(self) -> tuple[Process, ...]:
         """The processes that are ranks."""
         return ranks_of(self.run)

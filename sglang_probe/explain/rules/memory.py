@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sglang_probe.explain.feasible import highest_of
 from sglang_probe.explain.model import Finding, Lever
-from sglang_probe.explain.oom import FLOOR_DECIDES, Shortage, shortage_of, why_lowering_frees_nothing
-from sglang_probe.explain.oom_message import OutOfMemory, parse
+from sglang_probe.explain.oom import FLOOR_DECIDES, UNKNOWN_PHASE, Shortage, shortage_of, why_lowering_frees_nothing
+from sglang_probe.explain.oom_message import OutOfMemory, parse, shown
 from sglang_probe.explain.others import Lists, lists_of
 from sglang_probe.explain.phrases import gpu, mib
 from sglang_probe.explain.set_aside import decode_max_bs, end_of_start, rule_of_thumb
@@ -51,11 +51,15 @@ def fragmentation(subject: Subject) -> Iterator[Finding]:
     yield Finding(
         rule="fragmentation",
         severity="error",
-        ranks=(shortage.label,),
+        ranks=shortage.ranks,
         says=f"PyTorch holds {mib(idle)} that are reserved and not allocated, more than the"
         f" {mib(shortage.wanted_bytes)} that"
         " were wanted: they lie in pieces, none of them large enough",
-        numbers={"torch_reserved_unallocated_bytes": idle, "wanted_bytes": shortage.wanted_bytes},
+        numbers={
+            "torch_reserved_unallocated_bytes": idle,
+            "wanted_bytes": shortage.wanted_bytes,
+            "precision_bytes": shortage.said.precision("unallocated", "wanted"),
+        },
         formula=f"{mib(idle)} reserved and unallocated >= {mib(shortage.wanted_bytes)} wanted",
         lever=Lever(
             gain_bytes=idle,
@@ -119,17 +123,18 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
     at = f", at size {size}" if size is not None else ""
     what = step.attributes.get("graph")
     phase = f"{step.phase}{f' ({what})' if what and what != 'all' else ''}"
+    where = f"{f' in {phase}' if step.phase else ''}{f' on {shortage.label}' if shortage.ranks else ''}{at}"
     return Finding(
         rule=rule,
         severity="error",
-        ranks=(shortage.label,),
-        says=f"Out of memory in {phase} on {shortage.label}{at}. {_figures(said)}".rstrip(),
+        ranks=shortage.ranks,
+        says=f"Out of memory{where}. {_figures(said)}".rstrip(),
         numbers=_numbers(said)
         | {"failed_size": size, "free_bytes": step.free_bytes, "short_by_bytes": shortage.short_bytes},
         formula=None
         if shortage.short_bytes is None
-        else f"{mib(shortage.wanted_bytes)} wanted - {mib(shortage.free_bytes or 0)}"
-        f" free = {mib(shortage.short_bytes)} short",
+        else f"{shown(shortage.wanted_bytes)} wanted - {shown(shortage.free_bytes or 0)}"
+        f" free = {shown(shortage.short_bytes)} short",
         lever=levers[0] if levers else None,
         levers=levers[1:],
         notes=tuple(_notes(step, shortage)),
@@ -138,21 +143,26 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
 
 
 def _figures(said: OutOfMemory) -> str:
+    """Say what the message says, with the decimals that it has."""
     parts = []
     if said.wanted is not None and said.free is not None:
-        short = f": short by {mib(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
-        parts.append(f"Wanted {mib(said.wanted)}, free {mib(said.free)}{short}.")
+        short = f": short by {shown(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
+        parts.append(f"Wanted {shown(said.wanted)}, free {shown(said.free)}{short}.")
     elif said.wanted is not None:
-        parts.append(f"Wanted {mib(said.wanted)}.")
+        parts.append(f"Wanted {shown(said.wanted)}.")
     if said.process is not None and said.allocated is not None and said.outside is not None:
-        cached = f" + {mib(said.unallocated)} in its cache" if said.unallocated is not None else ""
+        cached = "" if said.unallocated is None else f" + {shown(said.unallocated)} in its cache"
         parts.append(
-            f"The process holds {mib(said.process)}: {mib(said.allocated)} allocated by PyTorch{cached}, so"
-            f" {mib(said.outside)}"
-            " are outside PyTorch (context, NCCL, libraries)."
+            f"The process holds {shown(said.process)}: {shown(said.allocated)} allocated by PyTorch{cached}, so"
+            f" {shown(said.outside)} are outside PyTorch (context, NCCL, libraries)."
         )
+    elif said.allocated is not None:
+        cached = "" if said.unallocated is None else f" and {shown(said.unallocated)} in its cache"
+        parts.append(f"PyTorch has {shown(said.allocated)} allocated{cached}.")
     if said.others:
-        parts.append(f"Others hold {', '.join(f'{mib(size)} (pid {pid})' for pid, size in said.others[:4])}.")
+        parts.append(f"Others hold {', '.join(f'{shown(size)} (pid {pid})' for pid, size in said.others[:4])}.")
+    if said.allowed is not None:
+        parts.append(f"The process may hold {shown(said.allowed)} at most: a limit is set.")
     return " ".join(parts) + (" " if parts else "")
 
 
@@ -164,6 +174,7 @@ def _numbers(said: OutOfMemory) -> dict[str, Any]:
         "torch_allocated_bytes": said.allocated,
         "torch_reserved_unallocated_bytes": said.unallocated,
         "outside_torch_bytes": said.outside,
+        "precision_bytes": said.precision("process", "allocated", "unallocated") or said.precision("wanted", "free"),
     }
 
 
@@ -171,6 +182,8 @@ def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
     where = step.attributes.get("failed_at") or (None if step.failure is None else raised_at(step.failure))
     if where:
         yield f"asked for in {where}"
+    if step.phase == UNKNOWN_PHASE:
+        yield "in which phase, and on which rank, is not in the text: after the KV pools a lower fraction makes room"
     sizes = sizes_of(step.attributes.get("sizes"))
     if step.phase == "graph.capture" and step.attributes.get("failed_size") is None:
         yield "no size was being captured when it died, or it was not recorded"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sglang_probe.agent.exceptions import describe
 from sglang_probe.agent.provenance import environment, given_arguments
-from sglang_probe.agent.redact import MARK, redact, redact_argv, redact_tail, redact_text
 from sglang_probe.events.names import CUT_MARK, MAX_MESSAGE_BYTES, MAX_STACKTRACE_BYTES, MAX_VALUE_BYTES
+from sglang_probe.events.redact import MARK, redact, redact_argv, redact_tail, redact_text
 
 SECRET = "s3cr3tValue0123456789"
 

@@ -1,4 +1,4 @@
-"""Take secrets out at the source: nothing that unlocks anything may reach a file.
+"""Take secrets out: nothing that unlocks anything may reach a file, from an agent or out of a log.
 
 Plural `tokens` is SGLang's unit of text, not a secret, so `max_total_tokens` stays.
 """

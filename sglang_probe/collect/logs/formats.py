@@ -1,0 +1,92 @@
+"""Entry -> Facts: which of SGLang's lines it is, of any release from 0.2.0 on, and the values it holds.
+
+A row is found by its words alone, never by a version: two releases that print the same say the same.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from sglang_probe.collect.logs import server_args
+from sglang_probe.collect.logs.exceptions import TRACEBACK, exceptions_in, memory_in
+from sglang_probe.collect.logs.figures import figures_in
+from sglang_probe.collect.logs.format import Format
+from sglang_probe.collect.logs.formats_graphs import ALLREDUCE, GRAPHS
+from sglang_probe.collect.logs.formats_serving import ADJUSTED, ENDS, SERVING
+from sglang_probe.collect.logs.formats_start import START
+from sglang_probe.collect.logs.model import Entry, Fact
+from sglang_probe.collect.logs.not_memory import looks
+
+FORMATS: Final[tuple[Format, ...]] = (*SERVING, *START, *GRAPHS, *ALLREDUCE, *ADJUSTED, *ENDS)
+"""In the order in which they are asked; the first that matches is it."""
+_GPU: Final = re.compile(r"\[gpu(?:_id)?=\d+\] ")
+"""0.2 wrote the rank into the message."""
+MAX_TEXT: Final = 1 << 20
+"""Characters of one entry that are looked at."""
+
+
+def facts_of(entry: Entry) -> tuple[Fact, ...]:
+    """Return what an entry says, in the order in which it says it; nothing for a line of another kind."""
+    text = _message(entry.text)
+    return tuple(Fact(kind=kind, entry=entry, values=values) for kind, values in _said(text, entry.prefixed))
+
+
+def is_whole(text: str) -> bool:
+    """Say whether a text is one known line from its beginning to its end: nothing of it was wrapped away."""
+    text = _message(text).rstrip()
+    if server_args.BEGIN.match(text):
+        return server_args.is_complete(text)
+    read = _read(text)
+    return read is not None and read[2] >= len(text)
+
+
+def _message(text: str) -> str:
+    return _GPU.sub("", text[:MAX_TEXT].strip(), count=1) if text.startswith("[gpu") else text[:MAX_TEXT].strip()
+
+
+def _said(text: str, prefixed: bool) -> list[tuple[str, dict[str, Any]]]:
+    arguments = server_args.arguments_in(text)
+    if arguments is not None:
+        return [("server_args", {"arguments": arguments})]
+    read = None if TRACEBACK in text else _read(text)
+    found = [] if read is None else [read[:2]]
+    if read is None or read[0] in {"imbalance", "ended"}:
+        found += exceptions_in(text, prefixed) or (memory_in([text]) if read is None else [])
+    if read is None or read[0] == "ended":
+        found += [] if any(kind in _MEMORY for kind, _ in found) else looks(text)
+    if not found and prefixed:
+        figures = figures_in(text)
+        found = [] if figures is None else [("figures", figures)]
+    return found
+
+
+_MEMORY: Final = frozenset({"no_memory", "out_of_memory"})
+
+
+def _read(text: str) -> tuple[str, dict[str, Any], int] | None:
+    for row in FORMATS:
+        read = row.read(text)
+        if read is not None:
+            return row.kind, *read
+    return None
+
+
+NEEDLES: Final[tuple[bytes, ...]] = tuple(
+    part.encode()
+    for part in (
+        # starts, pools, capture, arguments
+        "mem", "Mem", "Init ", "Load weight", "profiled value", "KV ", "SWAKVPool", "Update weights",
+        "max_total_num_tokens", "Capture ", "cuda graph addresses", "llreduce", "ll Reduce", "ServerArgs(",
+        "server_args=", "GB", "GiB", "MiB", " MB",
+        # serving, arguments that change, ends
+        " batch", "retract", "fired up", "nccl", "sglang version", "igquit", "SIG", "xit code", "igterm", "Graceful",
+        "scheduler is dead", "Shutting down", "nitialization failed", "Killed", "atchdog", "prefill size",
+        "prefill-size", "max_running_requests", "swa_full_tokens_ratio",
+        # failures, and what looks like one
+        "Traceback", "Error", "Exception", " space ", "CUBLAS_", "bad_alloc", "CPUAllocator", "fault", '" 4', '" 5',
+        "leaked", "us error", "Connection re", "in use", "NCCL", "RLIMIT", "OOM", "undefined symbol",
+        "eneration config", "NotFound", "mport error",
+    )
+)  # fmt: skip
+"""A line that holds none of them says nothing of all this."""
