@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import BinaryIO, cast
 
 from sglang_probe.collect.logs.choose import told_apart
+from sglang_probe.collect.logs.entries import entries
+from sglang_probe.collect.logs.formats import NEEDLES, facts_of, is_whole
 from sglang_probe.collect.logs.join import Text, log_runs, servers
 from sglang_probe.collect.logs.model import LogRun
 from sglang_probe.collect.logs.split import Splitter
-from sglang_probe.collect.logs.standin import NEEDLES, entries, facts_of, is_whole
 from sglang_probe.collect.report import Tally
 from sglang_probe.collect.unpack import Reader
 
