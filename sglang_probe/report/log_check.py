@@ -52,7 +52,12 @@ def disagreement(one: Disagreement) -> str:
         apart = f", {'+' if one.difference > 0 else ''}{gib(one.difference)} GiB"
     elif one.unit in {"tokens", "requests"} and isinstance(one.difference, int):
         apart = f", {one.difference:+,}"
-    return f"{who}{one.what}: events {_shown(one, one.event)}, log {_shown(one, one.log)}{apart} ({one.place})"
+    return f"{who}{one.what}: events {_shown(one, one.event)}, log {_shown(one, one.log)}{apart} ({_place(one.place)})"
+
+
+def _place(place: str) -> str:
+    """Return file:line without the directory, which stands in the head of the run."""
+    return place.rsplit("/", 1)[-1]
 
 
 def _shown(one: Disagreement, value: int | float | str | None) -> str:

@@ -27,7 +27,8 @@ REST_OF_WAY: Final = "idle_free"
 
 def arithmetic_of(baseline: Run, candidate: Run) -> Arithmetic | None:
     """Return the difference of the tightest ranks' budgets; None where one of them is not known."""
-    before, after = terms_of(baseline), terms_of(candidate)
+    mixed = (baseline.source == "log") != (candidate.source == "log")
+    before, after = terms_of(baseline, mixed=mixed), terms_of(candidate, mixed=mixed)
     if before is None or after is None:
         return None
     before, after = _one_token(before, after)

@@ -93,6 +93,8 @@ def _variables(runs: Sequence[Run]) -> Iterator[Row]:
 def _environment(run: Run) -> dict[str, str] | None:
     """Return the variables of a run; None where no process said which it had: all of them have one of the probe's."""
     made = run.provenance
+    if run.source == "log":
+        return None  # it prints none
     return made.environment if made.environment or made.versions else None
 
 

@@ -104,7 +104,11 @@ def _plainly(table: dict[Key, Step]) -> dict[Key, Step]:
 
 
 def _can_be_told(key: Key, steps: Sequence[Step | None], logs: Sequence[bool]) -> bool:
-    """Say whether a difference is one: what a log does not print is unknown, and no difference."""
+    """Say whether a difference is one: what a log does not print is unknown, and no difference; nor does it tell which
+    of the processes that did not end well was killed."""
+    ended_well = [step is not None and step.state == "ok" for step in steps]
+    if any(logs) and not all(logs) and not any(ended_well):
+        return False
     for step, log in zip(steps, logs, strict=True):
         if log and step is None and (not is_printed(key.phase, key.detail) or _took_nothing(steps)):
             return False
@@ -128,6 +132,8 @@ def _ledger(ranks: Sequence[Process], logs: Sequence[bool]) -> Iterator[LedgerRo
     """
     steps = [last_ledger(rank) for rank in ranks]
     mixed = any(logs) and not all(logs)
+    if mixed and not all(_came_to_its_end(rank) for rank in ranks):
+        return  # a log's last reading is of another moment
     for category in ("free",) if mixed else KEYS:
         amounts = tuple(None if step is None else getattr(step.ledger, category) for step in steps)
         precision = of_rows(steps, category)
@@ -135,6 +141,10 @@ def _ledger(ranks: Sequence[Process], logs: Sequence[bool]) -> Iterator[LedgerRo
             yield LedgerRow(
                 category=category, bytes=amounts, delta_bytes=delta(amounts), precision_bytes=precision or None
             )
+
+
+def _came_to_its_end(rank: Process) -> bool:
+    return any(step.depth == 0 and step.state == "ok" and step.free_bytes is not None for step in rank.steps)
 
 
 def target_of(process: Process) -> Worker | None:
@@ -146,9 +156,10 @@ def _budget(ranks: Sequence[Process], on_cpu: bool, logs: Sequence[bool]) -> Ite
     """Terms of the budget. On a CPU those in bytes are a shared host's, and left out."""
     workers = [target_of(rank) for rank in ranks]
     budgets = [NO_BUDGET if one is None or one.budget is None else one.budget for one in workers]
+    mixed = any(logs) and not all(logs)
     for term in (*BYTE_TERMS, *(FIGURES if any(logs) else EXACT_TERMS)):
         values = tuple(getattr(budget, term) for budget in budgets)
-        precision = of_term(workers, term)
+        precision = of_term(workers, term, mixed=mixed)
         unchanged = (on_cpu or alike(values, precision)) if term in BYTE_TERMS else same(values)
         if not (unchanged or (any(logs) and None in values)):
             yield TermRow(term=term, values=values, delta=delta(values), precision=precision or None)

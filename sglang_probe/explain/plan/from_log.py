@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from sglang_probe.timeline.arithmetic import token_bytes
+from sglang_probe.timeline.arithmetic import estimate_of, token_bytes
 from sglang_probe.timeline.model import Budget, Kv, Process, Run, Step, Worker
 
 
@@ -89,7 +89,10 @@ def _worker(worker: Worker, shift: Shift, page: int) -> Worker:
 
 def _shifted(budget: Budget, shift: Shift) -> Budget:
     off = {name: budget.precisions.get(name, 0) for name in ("pre_load_bytes", "available_bytes")}
-    pre, available = round(shift.pre_load * off["pre_load_bytes"]), round(shift.available * off["available_bytes"])
+    # What is printed before the weights is no more than SGLang's own pre-load memory, and may be less.
+    up = max(estimate_of(budget) or 0, off["pre_load_bytes"])
+    pre = round(up if shift.pre_load > 0 else shift.pre_load * off["pre_load_bytes"])
+    available = round(shift.available * off["available_bytes"])
     return msgspec.structs.replace(
         budget,
         pre_load_bytes=_plus(budget.pre_load_bytes, pre),

@@ -78,7 +78,7 @@ def _moment(fact: Fact, label: str, step: Step) -> Iterator[Moment]:
         return
     ended = began + step.duration_s
     begins = ended if fact.kind in _ENDS else began
-    place = f"{fact.entry.file}:{fact.entry.line}"
+    place = f"{fact.entry.file.rsplit('/', 1)[-1]}:{fact.entry.line}"
     yield Moment(label, said.seconds, begins - TOLERANCE_S, ended + TOLERANCE_S, said.dated, said.zoned, place)
 
 
@@ -144,15 +144,20 @@ def _why_not(moments: Sequence[Moment], candidates: Sequence[float]) -> str:
     """Say which moment lies how far off, under the offset that fits most of them."""
     best = max(candidates, key=lambda at: (sum(_fits(one, at) for one in moments), -_far(moments, at)))
     off = next(one for one in moments if not _fits(one, best))
-    middle = (off.earliest + off.latest) / 2
-    apart = off.stamp - best - middle
-    if not off.dated:
-        apart = (apart + DAY_S / 2) % DAY_S - DAY_S / 2
-    return f"{off.label} at {off.place} is {_long(abs(apart))} {'after' if apart > 0 else 'before'} its event"
+    by_utc = abs(_apart(off, 0)) > FARTHEST_S + DAY_S / 24  # no zone is that far from UTC
+    apart = _apart(off, 0 if by_utc else best)
+    zone = "" if by_utc or not best else f", with a clock {best / 3600:+g} h from UTC"
+    return f"{off.label} at {off.place} is {_long(abs(apart))} {'after' if apart > 0 else 'before'} its event{zone}"
+
+
+def _apart(moment: Moment, offset: float) -> float:
+    """Return how long after its event a line was stamped; of a time of day the shortest way."""
+    apart = moment.stamp - offset - (moment.earliest + moment.latest) / 2
+    return apart if moment.dated else (apart + DAY_S / 2) % DAY_S - DAY_S / 2
 
 
 def _far(moments: Sequence[Moment], offset: float) -> float:
-    return sum(abs(one.stamp - offset - (one.earliest + one.latest) / 2) for one in moments)
+    return sum(abs(_apart(one, offset)) for one in moments)
 
 
 def _long(seconds: float) -> str:
