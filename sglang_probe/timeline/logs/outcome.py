@@ -111,7 +111,7 @@ def _died(ended: Fact, open_phases: Sequence[tuple[Seat, Phase]]) -> Verdict:
 
 def _why_unknown(seats: Sequence[Seat], open_phases: Sequence[tuple[Seat, Phase]]) -> str:
     if open_phases:
-        seat, phase = open_phases[-1]
+        seat, phase = max(open_phases, key=lambda one: (one[1].begin is not None, one[1].place.entry.line))
         free = "" if phase.free_before is None else f", with {phase.free_before.bytes / (1 << 30):.2f} GiB free"
         return f"the text ends while {phase.phase} had begun on {seat.label}{free}; what came of it is not in it"
     if not seats:

@@ -93,10 +93,10 @@ def notes_of(
         those = [seat.label or "" for seat in labelled if seat.first(kind) is not None]
         if 0 < len(those) < len(labelled):
             others = len(labelled) - len(those)
-            whose = "rank is" if others == 1 else "ranks are"
+            whose = "the other rank" if others == 1 else f"the other {number(others)} ranks"
             notes.append(
                 f"only {listed(those, 4)} {'reports' if len(those) == 1 else 'report'} {what}:"
-                f" the rows of the other {number(others)} {whose} unknown, not zero"
+                f" the rows of {whose} are unknown, not zero"
             )
     if missing:
         of = f"{counted(len(missing), 'rank')} of {missing[0].world_size}"
