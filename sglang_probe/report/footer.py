@@ -11,6 +11,7 @@ from sglang_probe.events.names import NOT_YET_REASONS
 from sglang_probe.figures import counted, listed, number
 from sglang_probe.report.layout import paragraph
 from sglang_probe.report.legend import legend
+from sglang_probe.report.log_check import log_gaps
 from sglang_probe.report.outcome import process_name
 from sglang_probe.timeline.model import Degradation, Run
 
@@ -74,6 +75,7 @@ def _gaps(run: Run) -> Iterator[str]:
     for difference in run.provenance.differs:
         values = "; ".join(f"{value} ({listed(who, MANY)})" for value, who in difference.values.items())
         yield f"processes differ in {difference.key}: {values}"
+    yield from log_gaps(run)
     for skew in run.skew:
         sure = f", give or take {skew.uncertainty_s:.3f}" if skew.uncertainty_s is not None else ""
         yield f"the clock of {skew.host} is {skew.seconds:+.3f} s against {skew.against}'s{sure}"
