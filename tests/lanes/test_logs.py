@@ -69,8 +69,10 @@ def test_a_log_beside_the_events_of_its_start_is_merged_and_agrees_with_them(
     check = read["log_check"]
 
     assert "both" == read["source"]
-    assert check["compared"] == check["agree"] > 0
     assert [] == check["disagreements"]
+    assert check["compared"] == check["agree"] + len(check["explained"])
+    assert check["agree"] > len(check["explained"])  # on a CPU the host's memory moves between two readings
+    assert check["arguments_compared"] > 100
 
 
 @every_lane
@@ -93,5 +95,4 @@ def test_the_log_of_a_start_that_left_nothing_leads_with_the_weights_and_sglangs
     assert ("failed", "kv.profile") == (explained["outcome"], explained["failed_phase"])
     assert (1, "weights_exceed_budget", "error") == (code, first["rule"], first["severity"])
     assert printed <= {first["numbers"]["minimum_viable_fraction_printed"]}
-    for minimum in printed:
-        assert minimum == pytest.approx(first["numbers"]["minimum_viable_fraction"], abs=1e-3)
+    assert first["lever"]["value"] > max({*printed, first["numbers"]["minimum_viable_fraction"]})
