@@ -201,6 +201,8 @@ class Later(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str | None
     what: str
     kind: LaterKind = "error"
+    message: str | None = None
+    """The error's own words, where a log has them."""
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):

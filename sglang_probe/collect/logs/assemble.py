@@ -14,16 +14,22 @@ from sglang_probe.collect.logs.pieces import Piece, Pieces
 from sglang_probe.collect.logs.tracebacks import HEAD, names_exception
 from sglang_probe.collect.report import Tally
 
-_BAR: Final = re.compile(r"\d{1,3}%\|.{0,400}?\| {0,20}\d{1,12}/\d{1,12} \[|\d{1,12}it \[\d\d:\d\d")
+_BAR: Final = re.compile(r"\d{1,3}%\|.{0,400}?\| {0,20}\d{1,12}/\d{1,12} \[")
 _BATCHES: Final = ("Prefill batch", "Decode batch")
 _FEW: Final = 8
 """Lines that a record of a known format may be wrapped over."""
 _MANY: Final = 1000
 """Lines of arguments, which are 12 KB in one record; tried where a line ends as they do."""
+_LONGEST_BAR: Final = 2000
+_MOST_IN_VAIN: Final = 200
+"""Behind so many, lines without a prefix are another program's, and not tried any more."""
+_LONG: Final = re.compile(r"[^(){}]{0,100}[({]")
 _ENDS_LONG: Final = (")", "}", "),", "},")
 _MOST_BETWEEN: Final = 3
 """Records of other writers between the halves of one that two processes wrote at once."""
 _TANGLED_LINES: Final = 2000
+_MOST_TRIED: Final = 40
+"""Ends of arguments that may be the last."""
 _NOT_PART: Final = "\x00"
 
 IsWhole = Callable[[str], bool]
@@ -40,18 +46,20 @@ class Assembler:
         self._ahead: deque[Piece] = deque()
         self._batch: Piece | None = None
         self._bar: Piece | None = None
+        self._in_vain = 0
+        """Records in a row that no following line belonged to."""
         self._tangled = 0
         """Lines still to be searched for exceptions of tracebacks that were written through each other."""
 
     def entries(self) -> Iterator[Entry]:
         """Yield what is worth reading, in the order of the text."""
         while (piece := self._take()) is not None:
-            if self._bar is not None and self._bar.key == piece.key and _BAR.search(piece.text):
+            if self._bar is not None and self._bar.key == piece.key and _is_bar(piece.text):
                 self._bar = piece if piece.hot else self._bar
                 continue
             if not self._is_worth_reading(piece):
                 continue
-            if _BAR.search(piece.text):
+            if _is_bar(piece.text):
                 yield from self._flush()
                 self._bar = piece
             elif piece.text.startswith(_BATCHES):
@@ -100,11 +108,13 @@ class Assembler:
 
     def _record(self, piece: Piece) -> Entry:
         """Return a record, joined with the lines that it was wrapped over."""
-        following = self._wrapped(piece)
-        if not following:
+        following = None if piece.prefix is None and self._in_vain > _MOST_IN_VAIN else self._wrapped(piece)
+        if following is None:
+            self._in_vain += 1
             if not piece.ended and piece.text[-1:].isdigit():
                 self._notes.add("cut_log", self._file, piece.line, piece.text)
             return piece.entry(self._file)
+        self._in_vain = 0
         self._notes.add("wrapped_log_line", self._file, piece.line, piece.text)
         places, text = following
         self._drop(places)
@@ -122,6 +132,7 @@ class Assembler:
             return None  # the format has no end of its own: anything would seem to belong to it
         best: tuple[list[int], str] | None = None
         places: list[int] = []
+        tried = 0
         texts = [piece.text.lstrip()]
         for place in self._continuation(piece):
             places.append(place)
@@ -129,10 +140,11 @@ class Assembler:
             texts.append("" if ahead is None else ahead.text[min(ahead.indent, piece.indent) :])
             if len(texts) > _FEW and not texts[-1].rstrip().endswith(_ENDS_LONG):
                 continue
-            joined = self._joined(texts)
+            tried += 1
+            joined = self._joined(texts) if tried <= _MOST_TRIED else None
             if joined is not None:
                 best = ([*places], joined)
-            elif best is not None or whole:
+            elif best is not None or whole or tried > _MOST_TRIED:
                 break
         return best
 
@@ -144,7 +156,7 @@ class Assembler:
         stripped = [text.strip(" \t>") for text in texts]
         gaps = len(texts) - 1
         ways = [*product(("", " "), repeat=gaps)] if gaps <= 2 else [(between,) * gaps for between in ("", " ")]
-        for way in [*ways, ("\n",) * gaps]:
+        for way in [*ways, ("\n",) * gaps] if gaps <= 2 else ways:
             text = stripped[0] + "".join(between + one for between, one in zip(way, stripped[1:], strict=True))
             if self._is_whole(text):
                 return text
@@ -153,7 +165,7 @@ class Assembler:
     def _continuation(self, piece: Piece) -> Iterator[int]:
         """Yield the places ahead of lines that may go on with this one: its writer's, without a prefix."""
         between = 0
-        for place in range(_MANY):
+        for place in range(_MANY if _LONG.match(piece.text.lstrip()) else _FEW):
             ahead = self._peek(place)
             if ahead is None:
                 return
@@ -174,7 +186,7 @@ class Assembler:
             HEAD in text
             or text.startswith("```")
             or names_exception(text)
-            or _BAR.search(text) is not None
+            or _is_bar(text)
             or (piece.hot and self._is_whole(text))
         )
 
@@ -195,3 +207,7 @@ class Assembler:
         """Take pieces ahead out: they went into an entry."""
         for place in reversed(places):
             del self._ahead[place]
+
+
+def _is_bar(text: str) -> bool:
+    return "%|" in text[:_LONGEST_BAR] and len(text) <= _LONGEST_BAR and _BAR.search(text) is not None

@@ -48,9 +48,11 @@ PREFIXES: Final = tuple(
         r"\((?:(?P<source>[\w.:\-<>]+) )?pid=(?P<pid>\d+)(?:, ip=(?P<host>[\w.:\-]+))?\) ?",
         r"\((?P<source>raylet|gcs_server|autoscaler)(?:, ip=(?P<host>[\w.:\-]+)| \+\w+)?\) ?",
         # torch's excepthook and c10
-        r"\[(?P<torch>rank\d+)\]: ?",
+        r"\[(?P<task>rank\d+)\]: ?",
         # mpirun --tag-output
-        r"\[\d+,(?P<torch>\d+)\]<(?P<stream>stdout|stderr)>:",
+        r"\[\d+,(?P<task>\d+)\]<(?P<stream>stdout|stderr)>:",
+        # srun --label
+        r"(?P<task>\d{1,5}): ",
         # vLLM's kind of Python logging: no year
         rf"{_LEVEL} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[\w./\-]+:\d+\] ?",
         # Python's logging and loguru: time, level and name in any order
@@ -152,7 +154,7 @@ def _take(carried: Carried, said: dict[str, str | None]) -> None:
         carried.source = from_labels(labels) or carried.source
     carried.source = said.get("source") or carried.source
     carried.host = said.get("host") or carried.host
-    carried.stream = said.get("torch") or said.get("stream") or carried.stream
+    carried.stream = said.get("task") or said.get("stream") or carried.stream
     carried.part = carried.part or said.get("part") == "P"
 
 

@@ -17,6 +17,8 @@ from sglang_probe.collect.report import Tally
 
 _MOST_OPEN: Final = 64
 """Carriers' streams in which a cut-up record waits for its end."""
+_MOST_LINES_OPEN: Final = 2000
+"""After so many lines the end of a cut-up record is not waited for any more: every line is looked at meanwhile."""
 _REPLACEMENT: Final = "\ufffd"
 
 
@@ -66,6 +68,7 @@ class Pieces:
         self._spread_out = ""
         """The key of the message, quoted, in objects that are printed over several lines."""
         self._waiting: deque[Piece] = deque()
+        self._waited = 0
         self._open: dict[tuple[str | None, ...], tuple[RawLine, Carried, int]] = {}
 
     def take(self, *, context: bool = False) -> Piece | None:
@@ -74,13 +77,17 @@ class Pieces:
             raw = self._scanner.take(context=context or bool(self._open))
             if raw is not None:
                 self._read(raw)
-                continue
-            if not self._open:
+            elif not self._open:
                 return None
-            for line, carried, _ in self._open.values():  # their ends are missing
-                self._cut(line, carried)
-            self._open.clear()
+            if self._open and (raw is None or self._waited > _MOST_LINES_OPEN):
+                self._give_up()
         return self._waiting.popleft()
+
+    def _give_up(self) -> None:
+        """Take the records whose ends do not come as they are."""
+        for line, carried, _ in self._open.values():
+            self._cut(line, carried)
+        self._open.clear()
 
     def _read(self, raw: RawLine) -> None:
         text = raw.data.rstrip(b"\r").decode("utf-8", "replace")
@@ -91,6 +98,7 @@ class Pieces:
         carried = _unpacked(text)
         if carried.spread_out and not self._spread_out:
             self._spread_out = text.lstrip()[: text.lstrip().index(":")]
+        self._waited += 1
         key = carried.key
         begun = self._open.get(key) if self._open else None
         if begun is not None:
@@ -104,6 +112,7 @@ class Pieces:
             self._cut(first._replace(ended=raw.ended), before)
         elif carried.part and raw.hot and len(self._open) < _MOST_OPEN:
             self._open[key] = (raw, carried, len(carried.text))
+            self._waited = 0
         else:
             self._cut(raw, carried)
 

@@ -21,7 +21,10 @@ _OWN_NEEDLES: Final = (b"Traceback (most recent call last):", b'"MESSAGE":[', b'
 _LONG_BAR: Final = 1 << 20
 """A line without an end this long is cut at its last bare CR: progress bars go on for hours."""
 
-Finder = Callable[[bytes], list[tuple[int, int, int]]]
+_SHIELDS: Final = (b"#retracted-req: ",)
+"""Parts of batch lines that hold another line's needle: found in its place, they hide it."""
+
+Finder = Callable[[bytes], list[int]]
 
 
 class RawLine(NamedTuple):
@@ -63,7 +66,7 @@ class Scanner:
 
     def _in_chunk(self, chunk: bytes, ended: bool) -> Iterator[RawLine]:
         """Yield from whole lines; the last ends in a newline, but for the last of the file and a cut-up bar."""
-        hits = [start for _, start, _ in self._find(chunk)]
+        hits = self._find(chunk)
         at, following, size = 0, 0, len(chunk)
         while at < size:
             while following < len(hits) and hits[following] < at:
@@ -145,13 +148,18 @@ class Scanner:
 
 
 def finder(needles: Sequence[bytes]) -> Finder:
-    """Return what finds needles in a block: (which, start, end) of each, in order, without overlaps.
+    """Return what finds needles in a block: where each begins, in order, without overlaps.
 
-    A needle that batch lines hold is left out: the last batch of a stretch is kept anyway, and to stop at each would
-    make reading a hundred times slower.
+    A needle that every batch line holds is left out: the last batch of a stretch is kept anyway, and to stop at each
+    would make reading a hundred times slower.
     """
     wanted = [needle for needle in needles if needle and needle not in b"Prefill batch Decode batch token usage: "]
     automaton = ahocorasick_rs.BytesAhoCorasick(
-        [*wanted, *_OWN_NEEDLES], matchkind=ahocorasick_rs.MatchKind.LeftmostFirst
+        [*_SHIELDS, *wanted, *_OWN_NEEDLES], matchkind=ahocorasick_rs.MatchKind.LeftmostFirst
     )
-    return automaton.find_matches_as_indexes
+    shields = len(_SHIELDS)
+
+    def find(data: bytes) -> list[int]:
+        return [start for which, start, _ in automaton.find_matches_as_indexes(data) if which >= shields]
+
+    return find

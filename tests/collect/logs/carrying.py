@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from sglang_probe.collect.logs import Entry, entries
+from sglang_probe.collect.logs import Entry
+from sglang_probe.collect.logs.entries import entries
 from sglang_probe.collect.report import Tally
 
 RECORDED = Path(__file__).parents[2] / "data"
@@ -137,6 +138,8 @@ CARRIERS: dict[str, Callable[[list[str]], str]] = {
     "github actions": _each(lambda number, line: f"{_time(number)[:-3]}Z {line}"),
     "gh run view --log": _each(lambda number, line: f"test\tRun the server\t{_time(number)} {line}"),
     "mpirun --tag-output": _each(lambda _, line: f"[1,0]<stderr>:{line}"),
+    "srun --label": _each(lambda _, line: f"3: {line}"),
+    "torch's excepthook": _each(lambda _, line: f"[rank3]: {line}"),
     "quoted": _each(lambda _, line: f"> {line}"),
     "quoted twice": _each(lambda _, line: f"> > {line}"),
     "a block of markdown": lambda lines: "Here is it:\n```\n" + "\n".join(lines) + "\n```\n",

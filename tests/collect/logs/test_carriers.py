@@ -32,6 +32,12 @@ def test_arguments_that_docker_and_kubernetes_cut_up_are_one_entry(carrier: str)
     assert said(read("\n".join(lines))) == said(read(CARRIERS[carrier](lines)))
 
 
+def test_a_cut_up_record_without_its_end_does_not_hold_up_the_rest() -> None:
+    text = "[2025-06-01 12:00:00 TP1] Memory pool end. avail mem=1.00 GB"
+    found = read(f"2025-06-01T12:00:00Z stderr P {text}\n" + "2025-06-01T12:00:00Z stdout F hay\n" * 5000 + text)
+    assert [(1, text[26:]), (5002, text[26:])] == [(entry.line, entry.text) for entry in found]
+
+
 def test_lines_of_several_carriers_in_one_file_are_told_line_by_line() -> None:
     lines = lines_of(HEALTHY)
     plain = [carrier for carrier in CARRIERS if "list" not in carrier and "json-file" not in carrier]

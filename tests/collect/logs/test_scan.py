@@ -1,12 +1,15 @@
-"""The scanner finds each line with a needle and its number, however the bytes are cut, and holds no more than a line."""
+"""The scanner finds each line with a needle, and its number, however bytes are cut, and holds no more than a line."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sglang_probe.collect.lines import LONGEST_LINE_BYTES
+from sglang_probe.collect.logs.formats import NEEDLES
 from sglang_probe.collect.logs.scan import RawLine, Scanner, finder
 from sglang_probe.collect.report import Tally
 from tests.collect.logs.carrying import read
@@ -51,6 +54,23 @@ def test_of_the_batches_between_two_needles_the_last_is_kept(lines: list[bytes])
     stretches = [*zip([-1, *needles], [*needles, len(lines)], strict=True)]
     expected = sum(any(start < batch < end for batch in batches) for start, end in stretches)
     assert expected == sum(b"token usage" in line for line in kept)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        BATCH.format(0) + ", cuda graph: True, gen throughput (token/s): 1.00, #queue-req: 0, ",
+        BATCH.format(1) + ", #retracted-req: 0, pre-allocated usage: 0.10, #transfer-req: 1",
+        "[2026-11-29 19:52:40] Prefill batch. #new-seq: 1, #new-token: 1, token usage: 0.00, #running-req: 0",
+        '[2026-11-29 19:52:42] INFO:     127.0.0.1:48754 - "POST /generate HTTP/1.1" 200 OK',
+    ],
+)
+def test_what_a_server_writes_all_day_holds_no_needle(line: str) -> None:
+    assert finder(NEEDLES)(line.encode()) == []
+
+
+def test_needles_stand_in_json_as_in_a_plain_log() -> None:
+    assert [needle for needle in NEEDLES if json.dumps(needle.decode())[1:-1].encode()[-len(needle) :] != needle] == []
 
 
 def test_of_a_thousand_batches_two_are_entries() -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglang_probe.collect.logs import Entry, entries
+from sglang_probe.collect.logs import Entry
+from sglang_probe.collect.logs.entries import entries
 from sglang_probe.collect.report import Tally
 from tests.collect.logs.carrying import CARRIERS, FAILED, HEALTHY, NEEDLES, is_whole, lines_of, read, said
 
@@ -136,7 +137,7 @@ def test_a_log_with_its_newest_line_first_is_turned_round(carrier: str) -> None:
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_reversed_file_is_read_backwards_in_blocks(tmp_path: Path, ended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reversed_file_is_read_in_blocks(tmp_path: Path, ended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sglang_probe.collect.logs.blocks.BLOCK_BYTES", 4000)
     lines = [line for line in lines_of(FAILED) if line.startswith("[2")]
     file = tmp_path / "a.log"
