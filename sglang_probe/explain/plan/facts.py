@@ -208,7 +208,7 @@ def facts_of(run: Run) -> Facts:
 
 
 def _with_after(facts: Facts, run: Run) -> Facts:
-    """Add what came after the budget and is neither pools nor graphs; of a log the request pool and attention with it."""
+    """Add what came after the budget and is neither pools nor graphs; of a log with the request pool and attention."""
     after = facts.after
     lumped = run.source == "log" and after.requests is None and after.attention is None
     slots = after.slots or printed_count(run, "max_running_requests")
