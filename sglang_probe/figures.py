@@ -5,7 +5,9 @@ Standard library only: the command line uses it before it knows whether an extra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 GIB: Final = 1 << 30
@@ -13,28 +15,48 @@ UNKNOWN: Final = "-"
 """Printed for None; the reason stands in a note."""
 
 
-def gib(count: int | None) -> str:
-    """Return bytes as GiB with three decimals, without the unit; a zero has no sign."""
+_DECIMALS: Final[ContextVar[int]] = ContextVar("decimals of a GiB", default=3)
+
+
+@contextmanager
+def decimals(count: int) -> Iterator[None]:
+    """Print GiB with so many decimals inside: two for what was read from a log that has no more."""
+    token = _DECIMALS.set(count)
+    try:
+        yield
+    finally:
+        _DECIMALS.reset(token)
+
+
+def gib(count: int | None, precision: int | None = None) -> str:
+    """Return bytes as GiB with three decimals (see `decimals`), without the unit; a zero has no sign.
+
+    `precision`: how far off they may be, in bytes; then with as many decimals as that bears: two where a log printed
+    two, also after a few sums of such figures.
+    """
     if count is None:
         return UNKNOWN
-    text = f"{count / GIB:.3f}"
-    return "0.000" if text == "-0.000" else text
+    places = _DECIMALS.get()
+    if precision and precision * 1000 > GIB:
+        places = 2 if precision * 20 <= GIB else 1
+    text = f"{count / GIB:.{places}f}"
+    return text.lstrip("-") if float(text) == 0 else text
 
 
 def seconds(duration: float | None) -> str:
     """Return seconds without the unit, in five columns: three decimals under ten seconds, fewer above."""
     if duration is None:
         return UNKNOWN
-    decimals = next((d for d, limit in ((3, 9.9995), (2, 99.995), (1, 999.95)) if abs(duration) < limit), 0)
-    return f"{duration:.{decimals}f}"
+    places = next((d for d, limit in ((3, 9.9995), (2, 99.995), (1, 999.95)) if abs(duration) < limit), 0)
+    return f"{duration:.{places}f}"
 
 
 def fraction(value: float | None) -> str:
     """Return a fraction with three decimals, or as many as it has, up to six."""
     if value is None:
         return UNKNOWN
-    whole, _, decimals = f"{value:.6f}".partition(".")
-    return f"{whole}.{decimals.rstrip('0').ljust(3, '0')}"
+    whole, _, part = f"{value:.6f}".partition(".")
+    return f"{whole}.{part.rstrip('0').ljust(3, '0')}"
 
 
 def number(value: int | None) -> str:
@@ -60,8 +82,7 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 def added(*counts: int) -> str:
     """Return the sum of bytes as it comes out of the figures that `gib` prints: -20.603 + 0.020 is -20.583."""
-    total = sum(map(thousandths, counts)) / 1000
-    return "0.000" if total == 0 else f"{total:.3f}"
+    return gib(round(sum(float(gib(count)) for count in counts) * GIB))
 
 
 def shares(parts: Sequence[int], start: int, end: int) -> list[str]:

@@ -1,14 +1,16 @@
 """Say what two runs differ in, what it cost, and which difference explains the outcome.
 
     sglang-probe diff sglang-probe-runs/yesterday sglang-probe-runs/today
+    sglang-probe diff baseline.log sglang-probe-runs/today
     sglang-probe diff A B C D
     sglang-probe diff A B --format json | jq .causes
 
-BASELINE and CANDIDATE are run directories, files of events, or directories of runs (of which the newest with a rank is
-taken); one of them may be - for standard input. The candidate is compared with the baseline: SGLang's version, commit
-and the bodies of the functions that are hooked, arguments, variables, versions, cards, and who else was on them; then
-phase by phase and category by category on each rank; then the arithmetic. With more than two it is a matrix. What
-differs by nature (run ids, pids, ports, seeds, times) is left out; --all shows it, and what is the same.
+BASELINE and CANDIDATE are run directories, files of events, plain logs of SGLang's, or directories of runs or of logs
+(of which the newest is taken); one of them may be - for standard input; FILE#2 is the second start in a log. The
+candidate is compared with the baseline: SGLang's version, commit and the bodies of the functions that are hooked,
+arguments, variables, versions, cards, and who else was on them; then phase by phase and category by category on each
+rank; then the arithmetic. With more than two it is a matrix. What differs by nature (run ids, pids, ports, seeds,
+times) is left out; --all shows it, and what is the same.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import argparse
 from collections.abc import Sequence
 
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.given import add_assume, assumed
 from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
-from sglang_probe.cli.reading import collect
+from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
 from sglang_probe.explain.diff.compare import compare
 from sglang_probe.report.diff import diff_text, read_lines
 from sglang_probe.timeline import Timeline, build
@@ -32,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take what to compare and how to show it."""
     parser.add_argument("baseline", metavar="BASELINE", help="the run to compare with")
     parser.add_argument("candidate", metavar="CANDIDATE", nargs="+", help="the run, or runs, that may differ from it")
+    add_assume(parser)
     parser.add_argument("--all", action="store_true", help="show what is the same too, and what differs by nature")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 
@@ -41,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     paths = [args.baseline, *args.candidate]
     if paths.count(STDIN) > 1:
         raise BadUse("standard input (-) is named more than once, and can be read once; give a file for the others")
-    timelines = [build(collect([path])) for path in paths]
+    collected, told = [collect([path]) for path in paths], assumed(args.assume)
+    refuse_unused(told, collected)
+    timelines = [build(one, assumed=told) for one in collected]
     runs = [_only(path, timeline) for path, timeline in zip(paths, timelines, strict=True)]
     found = compare(runs, everything=args.all)
     if args.format == "json":
@@ -59,12 +65,10 @@ def _only(path: str, timeline: Timeline) -> Run:
         BadUse: there is none, or more than one.
     """
     if not timeline.runs:
-        raise BadUse(f"{path} holds no run of a server; give a run directory or a file of events")
+        raise BadUse(f"{path} holds no run of a server; give a run directory, a file of events, or a log")
     if len(timeline.runs) > 1:
-        raise BadUse(
-            f"{path} holds {len(timeline.runs)} runs ({_named(timeline.runs)}), and a side is one; give the directory"
-            " of one run, or the files of one launch"
-        )
+        many = f"{path} holds {len(timeline.runs)} runs ({_named(timeline.runs)}), and a side is one"
+        raise BadUse(f"{many}; {how_to_name_one(timeline.runs, path)}")
     return timeline.runs[0]
 
 

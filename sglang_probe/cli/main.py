@@ -21,8 +21,8 @@ from sglang_probe.cli.output import discard_stdout, emit, tell
 from sglang_probe.report.plain import printable
 
 PROG = "sglang-probe"
-EXTRA = frozenset({"rich", "msgspec"})
-"""Top-level modules that only the extra `cli` brings."""
+EXTRA = {"ahocorasick_rs": "ahocorasick-rs", "msgspec": "msgspec", "rich": "rich"}
+"""Top-level modules that only the extra `cli` brings, and what each is installed as."""
 
 
 class Command(NamedTuple):
@@ -102,7 +102,7 @@ def _kind(line: str) -> str:
 def _folded(kind: str, lines: Iterable[str], width: int, indent: str) -> Iterator[str]:
     kept = [f"{indent}{line}".rstrip() for line in lines]
     if kind == "paragraph":
-        yield from textwrap.wrap(" ".join(kept), width, subsequent_indent=indent)
+        yield from textwrap.wrap(" ".join(kept), width, subsequent_indent=indent, break_on_hyphens=False)
     elif kind == "row":
         for line in kept:
             yield from textwrap.wrap(line, width, subsequent_indent=" " * _column(line))
@@ -162,7 +162,7 @@ def _run(words: list[str]) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA:
             raise
-        return _complain(chosen, f"{missing} is missing; {sys.executable} -m pip install {' '.join(sorted(EXTRA))}")
+        return _complain(chosen, f"{missing} is missing; {sys.executable} -m pip install {' '.join(EXTRA.values())}")
     except SystemExit as exit_:  # argparse: --help, --version and its errors
         return exit_.code if isinstance(exit_.code, int) else 2
 

@@ -7,12 +7,15 @@
     sglang-probe plan PATH --kv-cache-dtype fp8_e5m2 --concurrency 64
     sglang-probe plan FAILED --like STARTED
         a run that failed early, with what it never came to measure
+    sglang-probe plan server.log --assume mem_fraction_static=0.83
+        from a plain log, with what it does not hold
     sglang-probe plan A --against B
         predict run B from run A, beside what B measured
 
 It replays the formula of the run's own SGLang release with the run's own measured terms. Each number has its basis:
-given, measured in this run, scaled by a stated rule, assumed, or unknown. PATH is one run, as for `timeline`. Memory is
-in GiB. Exit code 1: it would not start, or a wish does not hold. docs/plan.md has the rules, and how far they were off.
+given, measured in this run, scaled by a stated rule, assumed, or unknown. PATH is one run, as for `timeline`: events or
+a plain log of SGLang's. Memory is in GiB. Exit code 1: it would not start, or a wish does not hold. docs/plan.md has
+the rules, and how far they were off.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ import argparse
 from collections.abc import Callable
 
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.cli.given import fraction, number
+from sglang_probe.cli.given import add_assume, assumed, fraction, number
 from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
-from sglang_probe.cli.reading import collect
+from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import CannotPlan
@@ -63,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     more = parser.add_argument_group("what the run does not say")
     more.add_argument("--token-bytes", type=_count(MOST), metavar="N", help="bytes of a token on one rank")
     more.add_argument("--kv-heads", type=_count(1 << 20), metavar="N", help="KV heads of the model, for --tp")
+    add_assume(more)
     more.add_argument("--like", metavar="PATH", help="a run of the same server, for what this one never measured")
     parser.add_argument("--against", metavar="PATH", help="predict this run, and print it beside what it measured")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
@@ -71,10 +75,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     wishes = Wishes(args.tokens, args.concurrency, args.free)
-    like = None if args.like is None else _one(collect_runs([args.like]), "--like")
-    against = None if args.against is None else _one(collect_runs([args.against]), "--against")
+    named = {"--like": args.like, "--against": args.against}
+    collected = {what: collect([path]) for what, path in named.items() if path is not None}
+    collected["PATH"] = collect(args.path)
+    told = assumed(args.assume)
+    refuse_unused(told, collected.values())
+    runs = {what: _one(build(one, assumed=told).runs, what) for what, one in collected.items()}
+    like, against = runs.get("--like"), runs.get("--against")
     try:
-        made = plan(_one(collect_runs(args.path), "PATH"), _inputs(args), wishes, like=like, against=against)
+        made = plan(runs["PATH"], _inputs(args), wishes, like=like, against=against)
     except CannotPlan as error:
         raise BadUse(str(error)) from error
     if args.format == "json":
@@ -85,18 +94,14 @@ def run(args: argparse.Namespace) -> int:
     return 1 if False in held else 0
 
 
-def collect_runs(paths: list[str]) -> tuple[Run, ...]:
-    """Read the runs that lie there."""
-    return build(collect(paths)).runs
-
-
 def _one(runs: tuple[Run, ...], what: str) -> Run:
     if len(runs) == 1:
         return runs[0]
     if not runs:
         raise BadUse(f"{what} holds no run; name the directory of one")
     names = listed([f"{one.run_id}{f' (launch {one.launch + 1})' if one.launch else ''}" for one in runs], SHOWN)
-    raise BadUse(f"{what} holds {len(runs)} runs: {names}; a plan is made from one: name its directory, or its files")
+    way = how_to_name_one(runs, "FILE")
+    raise BadUse(f"{what} holds {len(runs)} runs: {names}; a plan is made from one: {way}")
 
 
 def _inputs(args: argparse.Namespace) -> Inputs:

@@ -16,8 +16,10 @@ from typing import Final
 import msgspec
 
 from sglang_probe.collect.clock import wall_ns
+from sglang_probe.collect.errors import InputError
 from sglang_probe.collect.records import BROKEN
 from sglang_probe.collect.repair import without_half_pairs
+from sglang_probe.collect.unpack import beginning, packing_of
 from sglang_probe.events.names import MEMORY_EVENT_PREFIX
 
 PEEK_BYTES: Final = 64 * 1024
@@ -95,8 +97,13 @@ def head(file: Path) -> bytes:
 
 
 def _beginning(file: Path, size: int) -> bytes:
+    """Return the beginning of a file's content; of the file itself where nothing here can decompress it."""
     with file.open("rb") as stream:
-        return stream.read(size)
+        try:
+            return beginning(stream, str(file), size)
+        except InputError:
+            stream.seek(0)
+            return stream.read(size)
 
 
 def first_stamp(file: Path) -> int | None:
@@ -112,8 +119,15 @@ def may_have_rank(files: Iterable[Path]) -> bool:
         return True
 
 
+def is_packed(file: Path) -> bool:
+    """Say whether a file is compressed."""
+    with file.open("rb") as stream:
+        return packing_of(stream.read(16)) is not None
+
+
 def last_stamp(file: Path) -> int | None:
-    """Return when the last event of a file was written (wall time, ns); None where it ends with none."""
+    """Return when the last event of a file was written (wall time, ns); None where it ends with none, as a
+    compressed one does."""
     with file.open("rb") as stream:
         stream.seek(max(0, file.stat().st_size - PEEK_BYTES))
         return _stamp_in(reversed(stream.read(PEEK_BYTES).split(b"\n")))

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from sglang_probe.collect.records import BROKEN, Record
-from sglang_probe.collect.repair import BLANKS, Repairer
+from sglang_probe.collect.repair import BLANKS, Foreign, Repairer, count_foreign
 from sglang_probe.collect.report import Tally
 from sglang_probe.events.names import SCHEMA_VERSION
 
@@ -34,14 +34,16 @@ class Batch(msgspec.Struct):
 class LineReader:
     """Takes the blocks of one file in order. Raises InputError for a newer major schema, and nothing else."""
 
-    def __init__(self, file: str, tally: Tally) -> None:
+    def __init__(self, file: str, tally: Tally, foreign: Foreign | None = None) -> None:
+        """Give lines that are no events to `foreign`, with their number; without it they are counted."""
         self.file = file
         self.line = 1
         """Number of the line that comes next."""
         self.torn_tail = False
         """The file ends in a cut-off line; known after `close`."""
         self._tally = tally
-        self._repairer = Repairer(file, tally)
+        self._foreign = foreign or count_foreign(file, tally)
+        self._repairer = Repairer(file, tally, self._foreign)
         self._rest = b""
         self._skipping = False
         """Inside a line that is too long to be an event."""
@@ -101,8 +103,10 @@ class LineReader:
     def _count_foreign(self, lines: bytes, first: int) -> None:
         """Count the lines of a block in which none can be an event."""
         for number, line in enumerate(lines[:-1].split(b"\n"), first):
-            text = line.strip(BLANKS)
-            self._tally.add("foreign_line" if text else "blank_line", self.file, number, text or None)
+            if line.strip(BLANKS):
+                self._foreign(number, line)
+            else:
+                self._tally.add("blank_line", self.file, number)
 
     def _one_by_one(self, lines: bytes, first: int) -> list[Batch]:
         found: list[Batch] = []

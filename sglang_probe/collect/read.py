@@ -5,27 +5,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 import msgspec
 
 from sglang_probe.collect.clock import Clock, offsets
-from sglang_probe.collect.files import PEEK_BYTES, reason_of
 from sglang_probe.collect.grouping import launches
+from sglang_probe.collect.inputs import Inputs, Watch
 from sglang_probe.collect.launch import Launch, Member, first_member
-from sglang_probe.collect.lines import Batch, LineReader
+from sglang_probe.collect.lines import Batch
+from sglang_probe.collect.logs.choose import newest, told_apart, wanted
+from sglang_probe.collect.logs.join import Text, log_runs, servers
 from sglang_probe.collect.logs.model import LogRun
 from sglang_probe.collect.processes import Gatherer, sortable
 from sglang_probe.collect.quiet import no_garbage_collection
-from sglang_probe.collect.refusal import is_binary, refusal
 from sglang_probe.collect.report import ReadReport, Tally
 from sglang_probe.collect.skew import HostSkew, skews
-from sglang_probe.collect.sources import Source, opened, sources, unreadable
-
-BLOCK_BYTES: Final = 64 * 1024
-"""Read at a time: below the size from which malloc asks the kernel for fresh pages each time (128 KB)."""
-SNIFF_BYTES: Final = 4096
-"""Looked at to tell a binary file from text."""
+from sglang_probe.collect.sources import sources
 
 
 class CollectedRun(msgspec.Struct, kw_only=True):
@@ -50,75 +46,44 @@ class Collected(msgspec.Struct, kw_only=True):
     """Starts read out of plain SGLang logs, in the order of the text."""
 
 
-def read(paths: Sequence[str | Path], stdin: BinaryIO | None = None, *, all_runs: bool = False) -> Collected:
-    """Read probe events from run directories, directories of runs, files, or `-` (then from `stdin`).
+def read(
+    paths: Sequence[str | Path], stdin: BinaryIO | None = None, *, all_runs: bool = False, watch: Watch | None = None
+) -> Collected:
+    """Read probe events and plain SGLang logs from run directories, directories of runs or of logs, files, or `-` (then
+    from `stdin`); each is told by its content.
 
-    Of a directory of runs only the newest run that has a rank is read, unless `all_runs`. Raises InputError, and
-    nothing else, where a path cannot be read or holds no probe event, and for events of a newer major schema.
+    Of a directory of runs only the newest run that has a rank is read, and of a directory of logs only the newest start
+    is returned, unless `all_runs`. Raises InputError, and nothing else, where a path cannot be read or holds neither,
+    for events of a newer major schema, and where two servers wrote one text that cannot be told apart.
     """
     tally = Tally()
     gatherer = Gatherer(tally)
-    wanted = sources(paths, tally, all_runs=all_runs)
+    given = sources(paths, tally, all_runs=all_runs)
+    inputs = Inputs(tally, gatherer, logs=True, watch=watch)
     with no_garbage_collection():
-        for batch in _batches(wanted, stdin, tally, gatherer):
+        for batch in inputs.batches(given, stdin):
             gatherer.add(batch)
         processes = gatherer.processes()
         clock = Clock(offsets(processes))
         found = launches(processes, clock)
-        kept = _kept(found, {source.name: source.among for source in wanted}, tally)
+        kept = _kept(found, {source.name: source.among for source in given}, tally)
         tally.other_runs += len(found) - len(kept)
-        return Collected(runs=_named(found, kept, clock), report=tally.report())
+        logs = _logs(inputs.texts, kept, tally)
+        return Collected(runs=_named(found, kept, clock), report=tally.report(), logs=logs)
 
 
 def stream(paths: Sequence[str | Path], stdin: BinaryIO | None = None, *, all_runs: bool = False) -> Iterator[Batch]:
-    """Yield the events as they stand in the files, a block at a time: bounded memory, no grouping. Raises as `read`."""
+    """Yield the events as they stand in the files, a block at a time: bounded memory, no grouping, no logs. Raises as
+    `read`."""
     tally = Tally()
-    yield from _batches(sources(paths, tally, all_runs=all_runs), stdin, tally, None)
+    yield from Inputs(tally, None, logs=False).batches(sources(paths, tally, all_runs=all_runs), stdin)
 
 
-def _batches(wanted: list[Source], stdin: BinaryIO | None, tally: Tally, gatherer: Gatherer | None) -> Iterator[Batch]:
-    for source in wanted:
-        try:
-            with opened(source, stdin) as file:
-                reader = LineReader(source.name, tally)
-                yield from _of_file(source, file, reader, tally)
-                if reader.torn_tail and gatherer is not None:
-                    gatherer.mark_torn(source.name)
-        except OSError as error:
-            if source.named:
-                raise unreadable(source.name, error) from None
-            tally.add("unreadable_file", source.name, None, reason_of(error))
-
-
-def _of_file(source: Source, file: BinaryIO, reader: LineReader, tally: Tally) -> Iterator[Batch]:
-    """Yield a file's batches; refuse or count a file without events."""
-    before = tally.events
-    head = block = file.read(BLOCK_BYTES)
-    if not _worth_reading(source, head):
-        _without_events(source, head, tally, torn=False)
-        return
-    while block:
-        tally.bytes += len(block)
-        yield from reader.feed(block)
-        block = file.read(BLOCK_BYTES)
-    yield from reader.close()
-    if tally.events > before:
-        tally.files += 1
-    else:
-        _without_events(source, head, tally, torn=reader.torn_tail)
-
-
-def _worth_reading(source: Source, head: bytes) -> bool:
-    """Say whether a file may hold events; another program's large file in a run directory is not read to its end."""
-    if is_binary(head[:SNIFF_BYTES]):
-        return False
-    return source.named or source.name.endswith(".jsonl") or b'"schema"' in head
-
-
-def _without_events(source: Source, head: bytes, tally: Tally, *, torn: bool) -> None:
-    if source.named:
-        raise refusal(source.name, head[:PEEK_BYTES], torn=torn)
-    tally.add("foreign_file" if head else "empty_file", source.name)
+def _logs(texts: list[Text], kept: list[Launch], tally: Tally) -> tuple[LogRun, ...]:
+    """Return the server starts that logs tell of."""
+    directories = {str(Path(file).parent) for launch in kept for one in launch.members for file in one.process.files}
+    clear = told_apart(servers(texts), tally, alone=not kept)
+    return wanted(log_runs(newest(clear, texts, directories, tally), texts), texts)
 
 
 def _kept(found: list[Launch], among: dict[str, str | None], tally: Tally) -> list[Launch]:

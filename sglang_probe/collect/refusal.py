@@ -10,26 +10,42 @@ import msgspec
 
 from sglang_probe.collect.errors import InputError
 from sglang_probe.collect.files import Listing, first_stamp, listing
+from sglang_probe.collect.logs.beside import event_at
 from sglang_probe.collect.records import BROKEN
 from sglang_probe.figures import listed
 
-HINT: Final = "give a run directory, a directory of runs, a .jsonl file of a run, or - for events on standard input"
+HINT: Final = "give a run directory, a directory of runs, a .jsonl file of a run, a log of SGLang's, or - for stdin"
 PROBE_IT: Final = "start SGLang with `sglang-probe run -- python -m sglang.launch_server ...`, then give its run"
 LOOKED_AT: Final = 16
 """Entries of a directory that are looked at for events further down."""
 CONTROLS: Final = bytes(byte for byte in range(1, 32) if byte not in b"\t\n\v\f\r\b\x1b")
 """Control characters that no text holds."""
 
-_MAGIC: Final = {
-    b"\x1f\x8b": ("is compressed (gzip)", "decompress it first (gunzip)"),
-    b"\x28\xb5\x2f\xfd": ("is compressed (zstd)", "decompress it first (unzstd)"),
-    b"PK\x03\x04": ("is a zip archive", "unpack it first (unzip)"),
-}
+WHOLE_LOG: Final = "give the log from the server's start on, such as `sglang serve ... 2>&1 | tee server.log` writes"
+"""What holds what a log from the middle does not."""
+
+_MAGIC: Final = {b"PK\x03\x04": ("is a zip archive", "unpack it first (unzip)")}
+_TAR: Final = b"ustar"
+_TAR_AT: Final = 257
 _SGLANG_LOG: Final = re.compile(
-    rb"server_args=ServerArgs\(|Init torch distributed|Load weight (?:begin|end)|Memory pool end|Capture cuda graph"
-    rb"|^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z]+\d+)*\] ",
+    rb"server_args=(?:ServerArgs\(|\{)|Init torch distributed (?:begin|ends)\.|Init parallel begin\."
+    rb"|(?:Load weight (?:begin|end)|Memory pool end|Capture [\w ]{0,40}graph (?:begin|end))\..{0,160}(?:mem|avail)[ =]"
+    rb"|KV Cache is allocated\. |max_total_num_tokens=\d+, |out of memory\. Tried to allocate \d"
+    rb"|Not enough memory\. Please try to increase|Loaded weights leave no GPU memory"
+    rb"|\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d{3})?(?: [A-Z_]+\d+)*\] |^\[gpu=\d+\] "
+    rb"|(?:Prefill|Decode) batch.{0,20}[.,] #",
     re.MULTILINE,
 )
+"""What lines of SGLang's are known by, with the figures that no other text gives them; their times, others have too."""
+
+
+def looks_like_log(head: bytes) -> bool:
+    """Say whether a text that begins so may be a log of SGLang's, or events and such a log; in UTF-16 too."""
+    if is_utf16(head):
+        head = head.decode("utf-16", "replace").encode()
+    if b'"schema"' in head:
+        head = b"\n".join(line for line in head.split(b"\n") if event_at(line) is None)
+    return _SGLANG_LOG.search(head) is not None
 
 
 def is_binary(head: bytes) -> bool:
@@ -37,13 +53,18 @@ def is_binary(head: bytes) -> bool:
 
     A text file may hold a stretch of NUL bytes where a machine lost power, so they count only beside other signs.
     """
-    if any(head.startswith(magic) for magic in _MAGIC):
+    if any(head.startswith(magic) for magic in _MAGIC) or head[_TAR_AT:].startswith(_TAR):
         return True
     text = head.replace(b"\0", b"")
     if head and not text:
         return True
     controls = len(text) - len(text.translate(None, CONTROLS))
-    return controls > len(text) // 50 or (b"\0" in head and b"\n" not in text) or _looks_utf16(head)
+    return controls > len(text) // 50 or (b"\0" in head and b"\n" not in text) or is_utf16(head)
+
+
+def said_of(name: str, head: bytes) -> str:
+    """Say what a file in a directory without events is."""
+    return f"{name} is a log of SGLang's" if looks_like_log(head) else refusal(name, head).message
 
 
 def refusal(name: str, head: bytes, *, torn: bool = False) -> InputError:
@@ -53,6 +74,8 @@ def refusal(name: str, head: bytes, *, torn: bool = False) -> InputError:
     for magic, (what, hint) in _MAGIC.items():
         if head.startswith(magic):
             return InputError(f"{name} {what}", hint)
+    if head[_TAR_AT:].startswith(_TAR):
+        return InputError(f"{name} is a tar archive", "unpack it first (tar -xf)")
     if is_binary(head):
         return InputError(f"{name} is a binary file, not probe events", HINT)
     if torn:
@@ -99,9 +122,9 @@ def _text_refusal(name: str, head: bytes) -> InputError:
     first = head.lstrip()[:1]
     if first == b"{" or (first == b"[" and not _SGLANG_LOG.search(head)):
         return InputError(f"{name} is JSON, but no probe events{_described(head)}", HINT)
-    if _SGLANG_LOG.search(head):
-        return InputError(f"{name} is a plain SGLang log, which this version cannot read", PROBE_IT)
-    return InputError(f"{name} is text, but no probe events", HINT)
+    if looks_like_log(head):
+        return InputError(f"{name} is a log, but no line of it says anything of SGLang's memory or start", WHOLE_LOG)
+    return InputError(f"{name} is text, but no probe events, and no line of it is of SGLang's log", HINT)
 
 
 def _described(head: bytes) -> str:
@@ -127,5 +150,15 @@ def _json(text: bytes) -> Any:
         return None
 
 
-def _looks_utf16(head: bytes) -> bool:
+def mixed_servers(name: str, lines: list[int]) -> InputError:
+    """Return the error for a text that two servers wrote at once; `lines` is where each begins."""
+    return InputError(
+        f"{name} was written by two servers at once (they begin at {' and '.join(f'line {line:,}' for line in lines)}),"
+        " and nothing says which line is whose",
+        "give each server's own log (docker compose logs NAME, kubectl logs POD), or one whose lines name the writer",
+    )
+
+
+def is_utf16(head: bytes) -> bool:
+    """Say whether a text begins with the mark of UTF-16, which PowerShell writes."""
     return head.startswith((b"\xff\xfe", b"\xfe\xff"))

@@ -7,7 +7,7 @@ program may have glued lines, put text in front of them, or left NUL bytes where
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +30,9 @@ _ESCAPE: Final = re.compile(
 _HALF_PAIR: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 """Stands in every text with a surrogate, whole pair or half."""
 
+Foreign = Callable[[int, bytes], None]
+"""Takes the number and the text of a line, or of a piece of it, that is no event."""
+
 _decode = msgspec.json.Decoder(Record).decode
 _decode_any = msgspec.json.Decoder().decode
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
@@ -39,9 +42,10 @@ _MAJOR, _MINOR = (int(number) for number in SCHEMA_VERSION.split("."))
 class Repairer:
     """Takes single lines of one file. Raises InputError for a newer major schema, and nothing else."""
 
-    def __init__(self, file: str, tally: Tally) -> None:
+    def __init__(self, file: str, tally: Tally, foreign: Foreign) -> None:
         self._file = file
         self._tally = tally
+        self._foreign = foreign
 
     def records(self, line: bytes, number: int, *, is_last: bool = False) -> list[Record]:
         """Return the events in a line, usually one; count whatever else is in it."""
@@ -97,7 +101,16 @@ class Repairer:
                 self.check_version(schema, number)
                 self._tally.add("wrong_shape", self._file, number, piece)
                 return
-        self._tally.add(_kind_of_wreck(piece, is_last) if value is None else "foreign_line", self._file, number, piece)
+        kind = _kind_of_wreck(piece, is_last) if value is None else "foreign_line"
+        if kind == "foreign_line":
+            self._foreign(number, piece)
+        else:
+            self._tally.add(kind, self._file, number, piece)
+
+
+def count_foreign(file: str, tally: Tally) -> Foreign:
+    """Return what counts the lines of a file that are no events."""
+    return lambda number, text: tally.add("foreign_line", file, number, text.strip(BLANKS))
 
 
 def _event(text: bytes) -> Record | None:

@@ -19,10 +19,14 @@ KINDS: Final[dict[str, tuple[bool, str]]] = {
     "broken_line": (True, "a line is of the probe but is no JSON"),
     "wrong_shape": (True, "a line is of the probe but a field of it has the wrong type or is missing"),
     "missing_part": (True, "a part of an event that was split over several lines is missing"),
+    "cut_archive": (True, "a compressed file could not be read to its end"),
+    "mixed_servers": (True, "two servers wrote one text, and nothing says which line is whose: it was left out"),
     "seq_gap": (True, "sequence numbers are missing: their events were lost (those of cut-off lines included)"),
     "long_line": (False, "a line is too long to be an event"),
     "foreign_line": (False, "a line is not a probe event"),
     "foreign_file": (False, "a file holds no probe event"),
+    "silent_log": (False, "a file is a log of SGLang's in which nothing is said of a start or of memory"),
+    "log_beside_runs": (False, "a log of SGLang's beside run directories was not read; name it to have it read"),
     "empty_file": (False, "a file is empty"),
     "special_file": (False, "a pipe, socket or device in a directory was not read"),
     "rankless_run": (False, "a newer run, in which no rank began, was passed over; give its own directory to see it"),
@@ -37,6 +41,13 @@ KINDS: Final[dict[str, tuple[bool, str]]] = {
     "reordered": (False, "an event stood out of its order and was put back"),
     "newer_minor": (False, "an event has a newer minor schema version; keys that are not known here were ignored"),
     "other_schema": (False, "an event names a schema version that no probe wrote; it was read all the same"),
+    "cut_log": (False, "a log's last line has no end: its last figure may be cut off"),
+    "long_log_line": (False, "a line of a log is too long to be a record and was not read"),
+    "reversed_log": (False, "a log has its newest line first and was read from its end"),
+    "repeated_log_line": (False, "Ray printed a line once for several actors: figures of the others are missing"),
+    "tangled_traceback": (False, "tracebacks were written through each other: their exceptions are given to no rank"),
+    "utf_16": (False, "a log is in UTF-16 and was read as such"),
+    "wrapped_log_line": (False, "a record of a log was wrapped over several lines and was put together"),
     "unknown_event": (False, "an event has a name that is not known here; it was kept"),
 }
 """Kind of loss -> is data gone, and what it is. Listed in this order."""
@@ -76,6 +87,13 @@ class ReadReport(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[Loss, ...] = ()
     other_runs: int = 0
     """Runs beside the newest one in a directory of runs; they were not returned."""
+    log_files: int = 0
+    """Plain SGLang logs; what follows is counted of them, and `files`, `lines`, `bytes` of what held events."""
+    log_lines: int = 0
+    log_bytes: int = 0
+    """Without compression."""
+    facts: int = 0
+    """What the logs' lines say of a start or of memory."""
 
     @property
     def clean(self) -> bool:
@@ -88,6 +106,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.files = self.lines = self.bytes = self.events = self.other_runs = 0
+        self.log_files = self.log_lines = self.log_bytes = self.facts = 0
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[Place]] = {}
 
@@ -99,6 +118,13 @@ class Tally:
         examples = self._examples.setdefault(kind, [])
         if len(examples) < MAX_EXAMPLES:
             examples.append(Place(unicode_only(file), line, _shown(text)))
+
+    def absorb(self, notes: Tally) -> None:
+        """Count the losses of another tally here."""
+        for kind, count in notes._counts.items():
+            self._counts[kind] = self._counts.get(kind, 0) + count
+            examples = self._examples.setdefault(kind, [])
+            examples += notes._examples[kind][: MAX_EXAMPLES - len(examples)]
 
     def count(self, kind: str) -> int:
         """Return how many losses of this kind were counted so far."""
@@ -118,6 +144,10 @@ class Tally:
             events=self.events,
             losses=losses,
             other_runs=self.other_runs,
+            log_files=self.log_files,
+            log_lines=self.log_lines,
+            log_bytes=self.log_bytes,
+            facts=self.facts,
         )
 
 

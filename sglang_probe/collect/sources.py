@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,13 +13,34 @@ import msgspec
 
 from sglang_probe.collect.clock import SECOND
 from sglang_probe.collect.errors import InputError
-from sglang_probe.collect.files import Listing, first_stamp, head, last_stamp, listing, may_have_rank, reason_of, status
-from sglang_probe.collect.refusal import HINT, PROBE_IT, directories_below, look_below, refusal
+from sglang_probe.collect.files import (
+    Listing,
+    first_stamp,
+    head,
+    is_packed,
+    last_stamp,
+    listing,
+    may_have_rank,
+    reason_of,
+    status,
+)
+from sglang_probe.collect.refusal import (
+    HINT,
+    PROBE_IT,
+    directories_below,
+    is_binary,
+    is_utf16,
+    look_below,
+    looks_like_log,
+    said_of,
+)
 from sglang_probe.collect.report import Tally
 
 JOIN_SLACK_NS: Final = 30 * SECOND
 """A run directory that was written to until so long before the newest run began may hold ranks of it."""
 STDIN: Final = "-"
+START: Final = "#"
+"""Stands between a log and the one start of it that is wanted, as in a run id."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -30,7 +52,9 @@ class Source(msgspec.Struct, frozen=True):
     named: bool
     """The user named this very file: it must hold events. A file found in a directory may not."""
     among: str | None = None
-    """The directory of runs that it was found through, of which only the newest run is wanted."""
+    """The directory of runs or of logs that it was found through, of which only the newest run is wanted."""
+    starts: tuple[str, ...] = ()
+    """Of a log, the starts that are wanted, `2` of `server.log#2`, or the writer's name; none for all."""
 
 
 class RunEntry(msgspec.Struct, frozen=True):
@@ -52,9 +76,11 @@ def sources(paths: Iterable[str | Path], tally: Tally, *, all_runs: bool) -> lis
     for path in paths:
         for source in _sources_of(path, tally, all_runs=all_runs):
             identity = _identity(source)
-            if identity in found:
+            known = found.setdefault(identity, source)
+            if known.starts and source.starts and known is not source:
+                found[identity] = msgspec.structs.replace(known, starts=(*known.starts, *source.starts))
+            elif known is not source:
                 tally.add("duplicate_file", source.name)
-            found.setdefault(identity, source)
     return list(found.values())
 
 
@@ -72,15 +98,25 @@ def _sources_of(path: str | Path, tally: Tally, *, all_runs: bool) -> list[Sourc
     if str(path) == STDIN:
         return [Source("standard input", None, named=True)]
     path = Path(path)
-    try:
-        found = status(path)
-    except OSError as error:
-        raise unreadable(str(path), error) from None
+    found = _status(path)
+    if found is None and START in path.name:
+        name, _, start = str(path).rpartition(START)
+        path = Path(name)
+        found = _status(path) if name else None
+        if found is not None and stat.S_ISREG(found.st_mode):
+            return [Source(str(path), path, named=True, starts=(start,))]
     if found is None:
         raise InputError(f"{path}: no such file or directory", HINT)
     if stat.S_ISDIR(found.st_mode):
         return _in_directory(path, tally, all_runs=all_runs)
     return [Source(str(path), path, named=True)]
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return status(path)
+    except OSError as error:
+        raise unreadable(str(path), error) from None
 
 
 def _in_directory(directory: Path, tally: Tally, *, all_runs: bool) -> list[Source]:
@@ -94,13 +130,37 @@ def _in_directory(directory: Path, tally: Tally, *, all_runs: bool) -> list[Sour
         return [Source(str(file), file, named=False) for file in there.files]
     entries = [_run_entry(path) for path in there.directories]
     runs = _runs_of(entries)
+    logs = [file for file in there.files if _is_log(file, refused)]
+    if not runs and logs and not directories_below(there):
+        return _in_logs(directory, there, logs, tally, all_runs=all_runs)
     if not runs:
         raise _nothing_in(directory, there, [*refused, *(one for entry in entries for one in entry.refused)])
     for file in there.files:
-        tally.add("foreign_file", str(file))
+        tally.add("log_beside_runs" if file in logs else "foreign_file", str(file))
     for path, reason in _unseen(there, entries):
         tally.add("unreadable_run", str(path), None, reason)
     return _in_runs(directory, runs, tally, all_runs=all_runs)
+
+
+def _in_logs(directory: Path, there: Listing, logs: list[Path], tally: Tally, *, all_runs: bool) -> list[Source]:
+    """Return all logs of a directory: rotated ones and those of other nodes belong to the newest start, too."""
+    _tally_unread(there.special, there.refused, tally)
+    for file in there.files:
+        if file not in logs:
+            tally.add("foreign_file", str(file))
+    for nested in there.directories:
+        tally.add("nested_directory", str(nested))
+    among = None if all_runs else str(directory)
+    return [Source(str(file), file, named=False, among=among) for file in logs]
+
+
+def _is_log(file: Path, refused: list[tuple[Path, str]]) -> bool:
+    try:
+        beginning = head(file)
+    except OSError as error:
+        refused.append((file, reason_of(error)))
+        return False
+    return (not is_binary(beginning) or is_utf16(beginning)) and looks_like_log(beginning)
 
 
 def _in_runs(directory: Path, runs: tuple[RunEntry, ...], tally: Tally, *, all_runs: bool) -> list[Source]:
@@ -148,6 +208,8 @@ def _written_after(file: Path, moment: int) -> bool:
     try:
         if file.stat().st_mtime_ns < moment:
             return False
+        if is_packed(file):
+            return True
         last = last_stamp(file)
     except OSError:
         return True
@@ -163,7 +225,7 @@ def _nothing_in(directory: Path, there: Listing, refused: list[tuple[Path, str]]
         name = path.relative_to(directory) if path != directory else path
         what = f"{directory} holds no probe events that can be read ({name}: {reason})"
         return InputError(what, "give one that this user can read")
-    first = refusal(there.files[0].name, _head(there.files[0])).message if there.files else ""
+    first = said_of(there.files[0].name, _head(there.files[0])) if there.files else ""
     below = directories_below(there)
     if below:
         return look_below(directory, f" ({first})" if first else "", below)

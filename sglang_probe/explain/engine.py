@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -9,10 +11,13 @@ import msgspec
 from sglang_probe.explain.model import Explanation, Finding, RunFindings
 from sglang_probe.explain.rules import LAST, RULES
 from sglang_probe.explain.subject import Subject
+from sglang_probe.figures import decimals
 from sglang_probe.timeline.model import Run, Timeline
 
 DOC: Final = "docs/explain.md"
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
+OF_A_LOG: Final = 2
+"""Decimals of a GiB in SGLang's lines."""
 
 
 def explain(timeline: Timeline, wanted_tokens: int = 0) -> Explanation:
@@ -27,9 +32,13 @@ def explain(timeline: Timeline, wanted_tokens: int = 0) -> Explanation:
 
 def _findings(run: Run, wanted_tokens: int) -> RunFindings:
     subject = Subject(run, wanted_tokens)
-    found = [finding for rule in RULES for finding in rule(subject)]
-    if not any(finding.severity == "error" for finding in found):
-        found = [*LAST(subject), *found]
+    with decimals(OF_A_LOG) if subject.is_log else nullcontext():
+        found = [finding for rule in RULES for finding in rule(subject)]
+        if not any(finding.severity == "error" for finding in found):
+            found = [*LAST(subject), *found]
+    if subject.is_log:
+        precision = max(_precisions(run), default=None)
+        found = [_with_precision(finding, precision) for finding in found]
     found.sort(key=lambda finding: _RANK[finding.severity])
     return RunFindings(
         run_id=run.run_id,
@@ -38,6 +47,19 @@ def _findings(run: Run, wanted_tokens: int) -> RunFindings:
         failed_phase=run.failed_phase,
         findings=tuple(msgspec.structs.replace(one, doc=f"{DOC}#{anchor(one)}") for one in found),
     )
+
+
+def _precisions(run: Run) -> Iterator[int]:
+    for process in run.processes:
+        yield from (step.precision_bytes for step in process.steps if step.precision_bytes is not None)
+
+
+def _with_precision(finding: Finding, precision: int | None) -> Finding:
+    """Add how far off the figures of a log may be, where its rule does not say it of a sum of them."""
+    known = any(name.endswith("_bytes") and value is not None for name, value in finding.numbers.items())
+    if not known or precision is None or finding.numbers.get("precision_bytes") is not None:
+        return finding
+    return msgspec.structs.replace(finding, numbers={**finding.numbers, "precision_bytes": precision})
 
 
 def anchor(finding: Finding) -> str:

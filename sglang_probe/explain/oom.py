@@ -11,6 +11,9 @@ from sglang_probe.timeline.model import Process, Step, Worker
 
 FLOOR_DECIDES: Final = "SGLang's floor on the slack decides, not the fraction"
 
+UNKNOWN_PHASE: Final = ""
+"""Of an error in a log that does not say where it struck."""
+
 
 class Shortage(NamedTuple):
     """The first error of a run, where it is one of the device's memory."""
@@ -23,6 +26,11 @@ class Shortage(NamedTuple):
     def label(self) -> str:
         """Return the rank that it struck."""
         return label(self.process)
+
+    @property
+    def ranks(self) -> tuple[str, ...]:
+        """Return the same for a finding; empty where a log does not name it."""
+        return () if self.process.label is None else (self.label,)
 
     @property
     def pools_made(self) -> bool:
@@ -72,11 +80,22 @@ def shortage_of(subject: Subject) -> Shortage | None:
         if run.failure.id is None or (step.failure is not None and step.failure.id == run.failure.id)
     ]
     blamed = [pair for pair in found if pair[0].label == run.failed_label] or found
+    if not blamed and subject.is_log:
+        phase = run.failed_phase or UNKNOWN_PHASE
+        blamed = [(_somebody(subject), Step(id="", parent=None, phase=phase, state="error"))]
     return Shortage(*blamed[0], said) if blamed else None
+
+
+def _somebody(subject: Subject) -> Process:
+    """Return the rank that an error of a log is of; nobody known, where the text names none."""
+    named = [process for process in subject.ranks if process.label == subject.run.failed_label]
+    return named[0] if named else subject.ranks[0] if len(subject.ranks) == 1 else Process()
 
 
 def why_lowering_frees_nothing(shortage: Shortage) -> str | None:
     """Return why a lower fraction would not have left more memory where it ran out; None where it would have."""
+    if shortage.step.phase == UNKNOWN_PHASE:
+        return None  # whether the pools had been made is not in the text
     if not shortage.pools_made:
         return "no KV pool had been made"
     target = shortage.target

@@ -49,16 +49,22 @@ class Subject:
         self.wanted_tokens = wanted_tokens
 
     @cached_property
+    def is_log(self) -> bool:
+        """Whether a plain log is all there is: no process lists, no readings, figures of two decimals."""
+        return self.run.source == "log"
+
+    @cached_property
     def ranks(self) -> tuple[Process, ...]:
         """The processes that are ranks."""
         return ranks_of(self.run)
 
     @cached_property
-    def by_pid(self) -> dict[tuple[str, int], Process]:
+    def by_pid(self) -> dict[tuple[str | None, int], Process]:
         """The processes by host and pid: the first of each."""
-        found: dict[tuple[str, int], Process] = {}
+        found: dict[tuple[str | None, int], Process] = {}
         for process in self.run.processes:
-            found.setdefault((process.host, process.pid), process)
+            if process.pid is not None:
+                found.setdefault((process.host, process.pid), process)
         return found
 
     @cached_property

@@ -28,6 +28,8 @@ TITLES: Final[dict[str, str]] = {
     "advice": "SGLang's own advice",
     "before_the_weights": "before the weights",
     "kv_cache": "the KV cache",
+    "implied_pre_load": "the pre-load memory",
+    "printed_memory": "what the log prints",
     "incomplete": "the record is not complete",
     "unexplained": "unexplained",
 }

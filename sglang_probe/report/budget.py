@@ -43,7 +43,7 @@ def _is_empty(budget: Budget) -> bool:
 
 def _not_computed(budget: Budget) -> str:
     reason = printable(budget.verified_reason or f"kv.profile is {budget.state or 'not there'}")
-    known = f"pre-load memory {gib(budget.pre_load_bytes)} GiB; " if budget.pre_load_bytes is not None else ""
+    known = f"pre-load memory {_own(budget, 'pre_load_bytes')} GiB; " if budget.pre_load_bytes is not None else ""
     return f"{known}no budget was recorded: {reason}"
 
 
@@ -56,24 +56,29 @@ def _formula(budget: Budget, kv: Kv | None) -> Iterator[str]:
 def worked(budget: Budget) -> str:
     """Return the values of the formula and its result: 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB."""
     if floor_binds(budget):
-        taken = _term(budget.slack_bytes)
+        taken = _term(budget, "slack_bytes")
     else:
         used = budget.mem_fraction_static
-        taken = f"{_term(budget.pre_load_bytes)} x (1 - {'unknown' if used is None else fraction(used)})"
-    rest = _term(budget.rest_bytes) + ("" if budget.rest_bytes is None else " GiB")
-    return f"{_term(budget.available_bytes)} - {taken}{_deductions(budget)[1]} = {rest}"
+        taken = f"{_term(budget, 'pre_load_bytes')} x (1 - {'unknown' if used is None else fraction(used)})"
+    rest = _term(budget, "rest_bytes") + ("" if budget.rest_bytes is None else " GiB")
+    return f"{_term(budget, 'available_bytes')} - {taken}{_deductions(budget)[1]} = {rest}"
 
 
-def _term(count: int | None) -> str:
+def _term(budget: Budget, name: str) -> str:
     """Inside a formula a dash would read as a minus."""
-    return "unknown" if count is None else gib(count)
+    return "unknown" if getattr(budget, name) is None else _own(budget, name)
+
+
+def _own(budget: Budget, name: str) -> str:
+    """Return a term with as many decimals as it bears."""
+    return gib(getattr(budget, name), round(budget.precisions.get(name, 0)))
 
 
 def _deductions(budget: Budget) -> tuple[str, str]:
     if not budget.deductions:
-        return " - deductions", f" - {gib(0)}"
+        return " - deductions", f" - {gib(0, budget.precision_bytes)}"
     names = "".join(f" - {printable(name)}" for name in budget.deductions)
-    return names, "".join(f" - {gib(taken)}" for taken in budget.deductions.values())
+    return names, "".join(f" - {gib(taken, budget.precision_bytes)}" for taken in budget.deductions.values())
 
 
 def _yields(budget: Budget, kv: Kv | None) -> str:
@@ -95,11 +100,13 @@ def _minimum(budget: Budget) -> Iterator[str]:
         reason = budget.minimum_viable_fraction_reason or "a term of it is unknown"
         yield f"minimum viable fraction: {UNKNOWN} ({printable(reason)})"
     else:
-        available = gib(budget.available_bytes)
+        available = _own(budget, "available_bytes")
         if budget.deductions:
             available = f"({available}{_deductions(budget)[1]})"
         value = f"{budget.minimum_viable_fraction:.4f}"
-        yield f"minimum viable fraction = 1 - {available} / {gib(budget.pre_load_bytes)} = {value}"
+        off = budget.precisions.get("minimum_viable_fraction")
+        value += f" +- {off:.4f}" if off else ""
+        yield f"minimum viable fraction = 1 - {available} / {_own(budget, 'pre_load_bytes')} = {value}"
     own, printed = budget.minimum_viable_fraction, budget.minimum_viable_fraction_printed
     if printed is not None and (own is None or abs(own - printed) >= SAME_FRACTION):
         yield f"SGLang's own message names {fraction(printed)} as the minimum"
@@ -107,7 +114,8 @@ def _minimum(budget: Budget) -> Iterator[str]:
 
 def _verified(budget: Budget) -> str:
     if budget.verified:
-        return "verified: the terms reproduce SGLang's own result exactly"
+        how = "as far as the log's decimals tell" if budget.precisions else "exactly"
+        return f"verified: the terms reproduce SGLang's own result {how}"
     reason = printable(budget.verified_reason or "the probe gave no reason")
     if budget.verified is None:
         return f"not verified: {reason}"
@@ -123,7 +131,7 @@ def _notes(worker: Worker, alone: bool) -> Iterator[str]:
     if given is not None and used is not None and given != used:
         yield f"mem_fraction_static: {fraction(used)} in force, {fraction(given)} given"
     own = [
-        f"{name} {gib(local)}"
+        f"{name} {gib(local, budget.precision_bytes)}"
         for name, local, used_bytes in (
             ("pre-load", budget.pre_load_local_bytes, budget.pre_load_bytes),
             ("available", budget.available_local_bytes, budget.available_bytes),
@@ -135,7 +143,11 @@ def _notes(worker: Worker, alone: bool) -> Iterator[str]:
     if worker.worker == "draft" and budget.rest_bytes is not None and budget.rest_bytes <= 0:
         yield "no failure: a draft takes its pool's size from the target"
     if budget.precision_bytes:
-        yield f"read from a log: good to {gib(budget.precision_bytes)} GiB"
+        yield f"read from a log: its terms are good to {gib(budget.precision_bytes)} GiB"
+    if budget.pre_load_bytes is not None and budget.pre_load_reason is not None:
+        yield f"pre-load memory: {printable(budget.pre_load_reason)}"
+    if budget.mem_fraction_static_reason is not None:
+        yield f"mem_fraction_static: {printable(budget.mem_fraction_static_reason)}"
 
 
 def _kv(kv: Kv) -> Iterator[str]:
@@ -144,13 +156,14 @@ def _kv(kv: Kv) -> Iterator[str]:
         return
     facts = [f"{number(kv.tokens)} tokens"]
     if kv.bytes is not None:
-        facts.append(f"{gib(kv.bytes)} GiB")
+        facts.append(f"{gib(kv.bytes, kv.precision_bytes)} GiB")
     if kv.bytes_per_token is not None:
-        facts.append(f"{number(kv.bytes_per_token)} B a token")
+        off = f" +- {number(kv.bytes_per_token_precision)}" if kv.bytes_per_token_precision else ""
+        facts.append(f"{number(kv.bytes_per_token)}{off} B a token")
     yield f"KV cache: {', '.join(facts)}{_limit(kv)}"
     for pool in kv.pools:
         what = "requests" if pool.kind == "request" else "tokens"
-        parts = [f"{number(pool.tokens)} {what}", f"{gib(pool.bytes)} GiB"]
+        parts = [f"{number(pool.tokens)} {what}", f"{gib(pool.bytes, pool.precision_bytes)} GiB"]
         parts += [printable(pool.dtype)] if pool.dtype else []
         parts += [f"page {number(pool.page_size)}"] if pool.page_size else []
         parts += [counted(pool.layers, "layer")] if pool.layers else []

@@ -11,10 +11,11 @@ from rich.text import Text
 
 from sglang_probe.figures import UNKNOWN, counted, listed
 from sglang_probe.report.layout import field, paragraph
+from sglang_probe.report.log_check import log_head
 from sglang_probe.report.outcome import MANY, headline, why
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.health import MISSING
-from sglang_probe.timeline.model import Provenance, Run
+from sglang_probe.timeline.model import Later, Provenance, Run
 from sglang_probe.timeline.processes import first_error, ranks_of, world_size
 
 VERSIONS = {"torch": "torch", "cuda": "CUDA", "nccl": "NCCL", "driver": "driver", "python": "Python"}
@@ -33,13 +34,15 @@ def run_header(
         lines += field("error", first_error(run.failure), width)
     for what, who in _later(run):
         lines += field("later", f"{listed(who, MANY)}: {what}", width)
-    lines += field("versions", _versions(run.provenance), width)
+    versions = _versions(run.provenance, everything=run.source != "log")
+    lines += field("versions", versions, width) if versions else []
     if run.provenance.command:
         lines += field("command", shlex.join(run.provenance.command), width)
     lines += field("when", _when(run), width)
     lines += field("ranks", _ranks(run), width)
     for path in where:
         lines += field("files", path, width)
+    lines += log_head(run, width)
     loudly = [] if run.health.ok else [said for said in run.health.says if not said.startswith(MISSING)]
     for loud in loudly:  # which ranks are missing the foot says, with the reason
         style = "bold red" if _is_blind(run) else "yellow"
@@ -65,15 +68,20 @@ def _later(run: Run) -> list[tuple[str, list[str]]]:
     """Return what happened after the run was ready, and to whom; the headline says which processes are gone."""
     found: dict[str, list[str]] = {}
     for later in (later for later in run.later if later.kind != "gone"):
-        found.setdefault(later.what, []).append(later.label or f"pid {later.pid} on {later.host}")
+        found.setdefault(later.what, []).append(later.label or _unnamed(later))
     return list(found.items())
 
 
-def _versions(provenance: Provenance) -> str:
+def _unnamed(later: Later) -> str:
+    return "a process" if later.pid is None else f"pid {later.pid} on {later.host}"
+
+
+def _versions(provenance: Provenance, *, everything: bool) -> str:
+    """Return the versions that decide memory; with `everything` those too that are not known."""
     commit = f" (commit {provenance.sglang_commit[:12]}{_dirty(provenance)})" if provenance.sglang_commit else ""
-    parts = [f"SGLang {provenance.sglang_version or UNKNOWN}{commit}"]
-    parts += [f"{shown} {provenance.versions.get(name) or UNKNOWN}" for name, shown in VERSIONS.items()]
-    return ", ".join(parts)
+    known = {"SGLang": f"{provenance.sglang_version or UNKNOWN}{commit}"}
+    known |= {shown: str(provenance.versions.get(name) or UNKNOWN) for name, shown in VERSIONS.items()}
+    return ", ".join(f"{name} {version}" for name, version in known.items() if everything or version != UNKNOWN)
 
 
 def _dirty(provenance: Provenance) -> str:
@@ -81,6 +89,9 @@ def _dirty(provenance: Provenance) -> str:
 
 
 def _when(run: Run) -> str:
+    if run.started is None and run.local_started is not None:
+        until = f" to {run.local_ended}" if run.local_ended not in {None, run.local_started} else ""
+        return f"{run.local_started}{until}, by the server's own clock (the log names no zone)"
     if run.started is None:
         return UNKNOWN
     lasted = _between(run.started, run.ended)
@@ -102,11 +113,11 @@ def _between(start: str, end: str | None) -> float | None:
 
 def _ranks(run: Run) -> str:
     seen = ranks_of(run)
-    placed = any(process.rank and process.rank.world for process in seen)
+    placed = any(process.rank and (process.rank.world or run.source == "log") for process in seen)
     size = world_size(run) if placed else UNKNOWN
     others = Counter(process.role for process in run.processes if process.label is None)
-    hosts = len({process.host for process in run.processes})
-    parts = [f"{len(seen)} of {size} seen on {counted(hosts, 'host')}"]
+    hosts = len({process.host for process in run.processes} - {None})
+    parts = [f"{len(seen)} of {size} seen" + (f" on {counted(hosts, 'host')}" if hosts else "")]
     parts += [f"also {', '.join(_others(others))}"] if others else []
     return "; ".join(parts)
 

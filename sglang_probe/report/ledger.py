@@ -28,7 +28,6 @@ REASONS: Final = {
     "nvml_total_unread": "NVML's total was not read",
     "totals_disagree": "NVML's total is below CUDA's",
 }
-ALWAYS: Final = ("free", "unexplained")
 SHOWN: Final = GIB // 2000
 """Bytes from which a row is not 0.000; the rest of them is one line."""
 MANY: Final = 4
@@ -43,24 +42,29 @@ def ledger_lines(process: Process, width: int, indent: str) -> list[Text]:
     if step is None or step.ledger is None or is_cpu(process):
         return []
     total = step.ledger_total_bytes or 0
-    whose = "NVML's total" if step.ledger_total_source == "nvml_total_bytes" else "CUDA's total"
     when = "at the end" if step.ledger_as_of == "after" else "at the last reading"
-    lines = paragraph(f"Memory {when} (GiB of {gib(total)}, {whose})", width, style="bold")
+    lines = paragraph(f"Memory {when} (GiB{_of(step)})", width, style="bold")
     amounts = {key: getattr(step.ledger, key) for key in KEYS}
-    cells = [_cell(key, amount, total) for key, amount in amounts.items() if _is_shown(key, amount)]
+    off = step.ledger_precision_bytes
+    always = ("free",) if step.ledger_total_bytes is None else ("free", "unexplained")
+    shown = [key for key, amount in amounts.items() if key in always or (amount is not None and abs(amount) >= SHOWN)]
+    cells = [_cell(key, amounts[key], total, off.get(key)) for key in shown]
     lines += [Text(f"{indent}{row}") for row in _rows(cells, width - len(indent))]
     for said in [*_neighbours(process), *_unknowns(step)]:
         lines += paragraph(said, width, indent, indent * 2)
     return lines
 
 
-def _is_shown(key: str, amount: int | None) -> bool:
-    return key in ALWAYS or (amount is not None and abs(amount) >= SHOWN)
+def _of(step: Step) -> str:
+    if step.ledger_total_bytes is None:
+        return "; the log names no total, so they sum to none"
+    whose = "NVML's total" if step.ledger_total_source == "nvml_total_bytes" else "CUDA's total"
+    return f" of {gib(step.ledger_total_bytes, step.ledger_precision_bytes.get('unexplained'))}, {whose}"
 
 
-def _cell(key: str, amount: int | None, total: int) -> str:
+def _cell(key: str, amount: int | None, total: int, precision: int | None) -> str:
     share = UNKNOWN if amount is None or total <= 0 else f"{100 * amount / total:.1f}%"
-    return f"{NAMES[key]:<17} {gib(amount):>10} {share:>7}"
+    return f"{NAMES[key]:<17} {gib(amount, precision):>10} {share:>7}"
 
 
 def _rows(cells: Sequence[str], room: int) -> list[str]:
@@ -96,9 +100,11 @@ def _neighbour(one: Neighbour) -> str:
 def _unknowns(step: Step) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for key, reason in step.ledger_reasons.items():
-        by_reason.setdefault(reason, []).append(NAMES.get(key, key))
+        if key != "unexplained":  # without a total; the title says so
+            by_reason.setdefault(reason, []).append(NAMES.get(key, key))
+    into = "" if step.ledger_total_bytes is None else ", so in unexplained"
     for reason, names in by_reason.items():
-        yield f"unknown, so in unexplained: {listed(names, len(KEYS))} ({REASONS.get(reason, printable(reason))})"
+        yield f"unknown{into}: {listed(names, len(KEYS))} ({REASONS.get(reason, printable(reason))})"
 
 
 def pre_load_lines(process: Process, width: int, indent: str) -> list[Text]:

@@ -61,7 +61,8 @@ def failure_lines(failure: Failure, width: int) -> list[Text]:
 
 
 def _title(process: Process) -> str:
-    where = f"{process.host}, pid {process.pid}"
+    pid = None if process.pid is None else f"pid {process.pid}"
+    where = ", ".join(printable(one) for one in (process.host, pid) if one is not None) or "as its log tells"
     return f"{process_name(process)}: {where}{_device(process.device)}"
 
 

@@ -96,9 +96,9 @@ def step_name(step: Step) -> str:
 def _figures(step: Step) -> tuple[str, ...]:
     return (
         _state(step),
-        gib(step.free_before_bytes),
-        gib(step.free_bytes),
-        gib(step.cost_bytes),
+        gib(step.free_before_bytes, step.precision_bytes),
+        gib(step.free_bytes, step.precision_bytes),
+        gib(step.cost_bytes, step.precision_bytes),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +21,9 @@ from sglang_probe.timeline.identity import identity_of
 from sglang_probe.timeline.labels import labels_of
 from sglang_probe.timeline.later import later_of
 from sglang_probe.timeline.liveness import ProcessId, is_alive
+from sglang_probe.timeline.logs import run_of
+from sglang_probe.timeline.logs.merged import Told
+from sglang_probe.timeline.logs.together import together
 from sglang_probe.timeline.model import Health, Missing, Process, Provenance, Run, Skew, Timeline
 from sglang_probe.timeline.outcome import Verdict, verdict
 from sglang_probe.timeline.process import mates_of, owner_of, process_of, reading_order
@@ -36,15 +39,23 @@ _WHOLE_FILES = {"unreadable_file", "foreign_file", "empty_file"}
 """Losses of whole files: what the reader left out was given all the same."""
 
 
-def build(collected: Collected, *, alive: Alive = is_alive, beside: Beside = unread_beside) -> Timeline:
+def build(
+    collected: Collected,
+    *,
+    alive: Alive = is_alive,
+    beside: Beside = unread_beside,
+    assumed: Mapping[str, Any] | None = None,
+) -> Timeline:
     """Return the timeline of everything that was read.
 
     `alive` says whether a process still runs: True, False, or None where it cannot be known. `beside` says how many
-    files of a run lie beside those that were read.
+    files of a run lie beside those that were read. `assumed` are arguments of the server that a log does not hold.
     """
     with no_garbage_collection():
         unread = _unread(collected, beside)
-        return Timeline(runs=tuple(_run(run, alive, unread) for run in collected.runs), read=collected.report)
+        runs = [_run(run, alive, unread) for run in collected.runs]
+        logs = [Told(log, run_of(log, assumed)) for log in collected.logs]
+        return Timeline(runs=together(runs, logs), read=collected.report)
 
 
 def _unread(collected: Collected, beside: Beside) -> int:

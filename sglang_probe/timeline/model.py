@@ -13,13 +13,30 @@ import msgspec
 
 from sglang_probe.collect.records import Int64, Rank, RankPart, Reading
 from sglang_probe.collect.report import ReadReport
+from sglang_probe.timeline.kv_model import Budget, FractionBasis, Kv, Pool, PreLoadBasis, State, Worker
 from sglang_probe.timeline.ledger_model import AsOf, Ledger, Neighbour, PreLoad, TotalSource
+from sglang_probe.timeline.log_model import Disagreement, LogCheck
 
-__all__ = ["Ledger", "Neighbour", "PreLoad", "Rank", "RankPart", "Reading"]  # the same structures, decoded once
+__all__ = [
+    "Budget",
+    "Disagreement",
+    "FractionBasis",
+    "Kv",
+    "Ledger",
+    "LogCheck",
+    "Neighbour",
+    "Pool",
+    "PreLoad",
+    "PreLoadBasis",
+    "Rank",
+    "RankPart",
+    "Reading",
+    "State",
+    "Worker",
+]  # the same structures, decoded once
 
 SCHEMA: Final = "timeline/1.0"
 
-State = Literal["ok", "error", "died", "interrupted", "open"]
 RunOutcome = Literal["ready", "failed", "died", "unknown", "starting"]
 LaterKind = Literal["error", "unfinished", "gone"]
 Source = Literal["events", "log", "both"]
@@ -100,6 +117,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ledger_as_of: AsOf | None = None
     ledger_reasons: dict[str, str] = {}
     """Row that is None -> why."""
+    ledger_precision_bytes: dict[str, int] = {}
+    """Row -> how far off it may be, of a ledger that was read from a log; a row that is not here is exact."""
+    local_time: str | None = None
+    """When it began by the server's own clock, as a log has it: without a zone, which no log names."""
     mono_ns: int | None = None
     """When it began, on the clock of this host's boot."""
 
@@ -120,88 +141,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seq: int | None = None
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The KV budget's formula with its values (`kv.profile`).
-
-    Worked example: pre-load 93.999 GiB, fraction 0.55, available 21.697 GiB. static budget = 93.999 x 0.55 = 51.699;
-    slack = 93.999 x (1 - 0.55) = 42.300; rest = 21.697 - 42.300 = -20.603 GiB; minimum viable fraction
-    = 1 - 21.697 / 93.999 = 0.7692.
-    """
-
-    pre_load_bytes: int | None = None
-    """SGLang's: the minimum over ranks."""
-    available_bytes: int | None = None
-    """SGLang's: the minimum over ranks."""
-    pre_load_local_bytes: int | None = None
-    available_local_bytes: int | None = None
-    mem_fraction_static: float | None = None
-    """In force: what the function used."""
-    mem_fraction_static_given: float | None = None
-    """From the command line; None when it was not given there or no process said."""
-    static_budget_bytes: int | None = None
-    slack_bytes: int | None = None
-    deductions: dict[str, int] = {}
-    rest_bytes: int | None = None
-    bytes_per_token: int | None = None
-    result: int | None = None
-    result_unit: str | None = None
-    minimum_viable_fraction: float | None = None
-    minimum_viable_fraction_reason: str | None = None
-    minimum_viable_fraction_printed: float | None = None
-    """SGLang's own, where its message names one."""
-    verified: bool | None = None
-    verified_reason: str | None = None
-    formula: str | None = None
-    state: State | None = None
-    """State of the `kv.profile` step; None where it never began."""
-    step: str | None = None
-    """Id of the `kv.profile` step it comes from."""
-    precision_bytes: int | None = None
-
-
-class Pool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One pool, as built."""
-
-    kind: str | None = None
-    pool_class: str | None = None
-    tokens: int | None = None
-    """Requests, for a request pool."""
-    bytes: int | None = None
-    dtype: str | None = None
-    page_size: int | None = None
-    layers: int | None = None
-
-
-class Kv(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The KV cache that a worker ended up with."""
-
-    tokens: int | None = None
-    bytes: int | None = None
-    bytes_per_token: int | None = None
-    pools: tuple[Pool, ...] = ()
-    limited_by: str | None = None
-    """memory, max_total_tokens, pp_min, hybrid_swa, target (a draft sized by its target)."""
-    limited_by_reason: str | None = None
-    profiled_tokens: int | None = None
-    """What the budget alone would allow."""
-    max_total_tokens_given: int | None = None
-
-
-class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One model in a process: the target, or a draft."""
-
-    worker: str
-    draft_index: int | None = None
-    weights_bytes: int | None = None
-    """Cost of `weights.load` on the device: -delta of its free memory."""
-    weights_torch_bytes: int | None = None
-    """The same by torch's allocated bytes."""
-    weights_reason: str | None = None
-    """Why weights_bytes is None."""
-    budget: Budget | None = None
-    kv: Kv | None = None
-
-
 class Target(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What became of one row of the agent's target table in a process."""
 
@@ -213,10 +152,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One process that wrote events, with its steps in the order in which they began."""
+    """One process that wrote events, or one rank that a log speaks of, with its steps in the order they began."""
 
-    host: str
-    pid: int
+    host: str | None = None
+    """None in a log, whose carrier does not name it."""
+    pid: int | None = None
+    """None in a log: SGLang prints none."""
     start_ticks: int | None = None
     boot_id: str | None = None
     parent: int | None = None
@@ -255,11 +196,13 @@ class Later(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ts: str | None
     label: str | None
-    host: str
-    pid: int
+    host: str | None
+    pid: int | None
     phase: str | None
     what: str
     kind: LaterKind = "error"
+    message: str | None = None
+    """The error's own words, where a log has them."""
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -312,6 +255,23 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     differs: tuple[Difference, ...] = ()
 
 
+class Remark(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A line of a log that is no step: what is not memory, what looks fatal and is not, what SGLang changed or did."""
+
+    kind: str
+    """A key of `collect.logs.KINDS`."""
+    what: str
+    label: str | None = None
+    """The rank that printed it; None where the line names none."""
+    text: str
+    place: str
+    """file:line, of the first where there are several."""
+    values: dict[str, Any] = {}
+    """Of the last where there are several; `retracted` is their sum."""
+    count: int = 1
+    """How many lines said so."""
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How well the probe itself did in this run."""
 
@@ -360,6 +320,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Files of the run that lie beside those that were given and were not read."""
     skew: tuple[Skew, ...] = ()
     health: Health
+    notes: tuple[str, ...] = ()
+    """How a log was cut into starts, and what it does not hold."""
+    remarks: tuple[Remark, ...] = ()
+    """Lines of a log that are no steps."""
+    local_started: str | None = None
+    """First and last stamp by the server's own clock, of a log, which names no zone."""
+    local_ended: str | None = None
+    log_check: LogCheck | None = None
+    """The log that was merged into the events of this run, checked against them; None: there was none."""
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -29,10 +29,12 @@ def _refusal(*paths: Path | str) -> str:
         (bytes(range(256)) * 8, "is a binary file"),
         (b"\0" * 4096, "is a binary file"),
         ("text".encode("utf-16"), "is a binary file"),
-        (gzip.compress(b'{"schema":"1.0"}\n'), "decompress it first"),
+        (gzip.compress(b'{"schema":"1.0"}\n'), "its schema is '1.0'"),
+        (gzip.compress(b"just a note\n"), "is text, but no probe events, and no line of it is of SGLang's"),
+        (bytes(257) + b"ustar" + bytes(250), "is a tar archive; unpack it first"),
         (b"PK\x03\x04 and so on", "unpack it first"),
         (b"just a note\n", "is text, but no probe events"),
-        (b"[2026-11-29 18:45:01 TP0] Load weight begin. avail mem=94.04 GB\n", "is a plain SGLang log"),
+        (b"[2026-11-29 18:45:01 TP0] Tree cache initialized\n", "says anything of SGLang's memory or start"),
         (b'{"traceEvents": [], "displayTimeUnit": "ms"}', "its keys: traceEvents, displayTimeUnit"),
         (b'{\n  "traceEvents": [\n', "its keys: traceEvents"),
         (json.dumps({"schema": "timeline/1.0", "runs": []}).encode(), "its schema is 'timeline/1.0'"),
@@ -106,6 +108,6 @@ def test_a_directory_whose_runs_lie_deeper_names_where_to_look(tmp_path: Path) -
 
     text = _refusal(tmp_path / "kept")
 
-    assert "server.log is a plain SGLang log" in text
+    assert "server.log is a log of SGLang's" in text
     assert text.endswith(f"; look in {tmp_path / 'kept' / 'runs'}")
     assert read([tmp_path / "kept" / "runs"])

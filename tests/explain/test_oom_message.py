@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglang_probe.explain.oom_message import OutOfMemory, is_host_memory, parse
+from sglang_probe.explain.oom_message import OutOfMemory, is_host_memory, parse, shown
 
 MIB, GIB = 1 << 20, 1 << 30
 OLD = (
@@ -133,3 +133,60 @@ def test_a_size_that_no_process_can_have_is_unknown() -> None:
 
     assert said.process is None
     assert said.outside is None
+
+
+NPU = (
+    "NPU out of memory. Tried to allocate 20.00 MiB (NPU 3; 60.97 GiB total capacity; 58.54 GiB already allocated;"
+    " 58.54 GiB current active; 3.02 MiB free; 59.10 GiB reserved in total by PyTorch) If reserved memory is >>"
+)
+XPU = (
+    "XPU out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 63.98 GiB. Of the allocated memory"
+    " 1.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated."
+)
+ASYNC = (
+    "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 6.06 GiB\n"
+    "Requested               : 8.00 KiB\nDevice limit            : 8.00 GiB\nFree (according to CUDA): 0 bytes\n"
+    "PyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB"
+)
+CAPACTY = NEW.replace("total capacity", "total capacty")
+ALLOWED = NEW.replace("memory in use. Of the", "memory in use. 100.00 GiB allowed; Of the")
+
+
+@pytest.mark.parametrize(("message", "expected"), [
+    (NPU, {"wanted": 20 * MIB, "free": round(3.02 * MIB), "allocated": gib(58.54), "device": 3}),
+    (XPU, {"wanted": 20 * GIB, "free": None, "allocated": GIB, "unallocated": 0, "device": 0, "total": gib(63.98)}),
+    (ASYNC, {"wanted": 8 << 10, "free": 0, "allocated": gib(6.06), "total": 8 * GIB, "device": 0}),
+    (CAPACTY, {"wanted": 112 * MIB, "total": gib(139.8), "free": round(106.69 * MIB), "device": 1}),
+    (ALLOWED, {"allowed": 100 * GIB, "allocated": gib(2.36)}),
+    (OLD.replace("reserved in total by PyTorch", "cached"), {"allocated": gib(77.5), "device": 0}),
+])  # fmt: skip
+def test_each_library_s_and_each_era_s_wording_is_read(message: str, expected: dict[str, int | None]) -> None:
+    said = read(message)
+
+    assert expected == {name: getattr(said, name) for name in expected}
+
+
+@pytest.mark.parametrize("message", [NEW, OLD, IN_A_CONTAINER, NPU, XPU])
+def test_a_message_that_is_cut_says_less_and_nothing_else(message: str) -> None:
+    whole = read(message)
+    for end in range(len(message)):
+        said = parse(message[:end])
+        for name in ("wanted", "total", "free", "allocated", "private", "unallocated", "outside"):
+            assert said is None or getattr(said, name) in {None, getattr(whole, name)}, (message[:end], name)
+
+
+def test_figures_are_good_to_half_of_their_last_decimal_and_sums_add_that_up() -> None:
+    said = read(IN_A_CONTAINER)
+
+    assert round(0.005 * MIB + 0.5) == said.precision("free")
+    assert 2 * round(0.005 * MIB + 0.5) == said.precision("wanted", "free")
+    assert 3 * round(0.005 * GIB + 0.5) == said.precision("process", "allocated", "unallocated")
+    assert read(ASYNC).precision("free") == 0
+
+
+@pytest.mark.parametrize(("count", "expected"), [
+    (round(471.25 * MIB), "471.25 MiB"), (gib(10.35), "10.35 GiB"), (8 << 10, "8.00 KiB"), (0, "0 bytes"),
+    (-gib(1.5), "-1.50 GiB"),
+])  # fmt: skip
+def test_a_figure_is_shown_in_torch_s_own_unit_and_decimals(count: int, expected: str) -> None:
+    assert expected == shown(count)

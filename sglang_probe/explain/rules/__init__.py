@@ -16,6 +16,7 @@ from sglang_probe.explain.rules import (
     devices,
     endings,
     fraction,
+    logs,
     memory,
     pools,
     ranks,
@@ -31,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     devices.stray_context,
     tenants.two_servers,
     tenants.foreign_tenant,
+    logs.named_tenant,
     tenants.unlisted_memory,
     tenants.left_over,
     ranks.rank_spread,
@@ -46,12 +48,14 @@ RULES: Final[tuple[Rule, ...]] = (
     memory.fragmentation,
     memory.growth,
     serving.kv_cache,
+    logs.implied_pre_load,
     allreduce.custom_all_reduce,
     endings.not_memory,
     endings.unfinished,
     advice.advice,
     allreduce.before_the_weights,
     serving.incomplete,
+    logs.printed_memory,
 )
 LAST: Final[Rule] = endings.unexplained
 """Asked where none of them names a cause of a failure."""

@@ -31,12 +31,17 @@ def custom_all_reduce(subject: Subject) -> Iterator[Finding]:
     }
     if any(costs.values()) and not _asked_elsewhere(subject):
         yield _cost(subject, costs)
+    yield from _in_a_log(subject)
     disabled: defaultdict[tuple[str, str], list[Process]] = defaultdict(list)
     for process in subject.ranks:
         for step in process.steps:
             if _stayed_disabled(step):
                 name = str(step.attributes.get("class") or step.detail or "the custom all-reduce")
                 disabled[name, str(step.attributes.get("disabled_reason") or "it does not say why")].append(process)
+    for remark in subject.run.remarks:  # a line of a log that names no rank
+        if remark.kind == "allreduce_disabled":
+            name = str(remark.values.get("cls") or "the custom all-reduce")
+            disabled.setdefault((name, str(remark.values.get("reason") or remark.text)), [])
     for (name, reason), who in disabled.items():
         yield Finding(
             rule="custom_all_reduce",
@@ -44,6 +49,22 @@ def custom_all_reduce(subject: Subject) -> Iterator[Finding]:
             ranks=tuple(dict.fromkeys(labels(who))),
             says=f"{name} stayed disabled: {reason}. It took no memory; all-reduces go through NCCL",
             numbers={"class": name, "disabled_reason": reason},
+            confidence="certain",
+        )
+
+
+def _in_a_log(subject: Subject) -> Iterator[Finding]:
+    """Whether a log shows that it was on: it registers the addresses of each graph's buffers."""
+    counts = [count for remark in subject.run.remarks if remark.kind == "allreduce_registered"
+              if isinstance(count := remark.values.get("addresses"), int)]  # fmt: skip
+    if counts and max(counts) > 0:
+        span = number(max(counts)) if min(counts) == max(counts) else f"{number(min(counts))} to {number(max(counts))}"
+        yield Finding(
+            rule="custom_all_reduce",
+            severity="info",
+            says=f"The custom all-reduce was on: {span} graph addresses registered. What its buffers took is not in the"
+            " log: it lies before the weights.",
+            numbers={"graph_addresses": max(counts), "custom_allreduce_bytes": None},
             confidence="certain",
         )
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from sglang_probe.explain.counterfactual import after_weights, given_back
 from sglang_probe.explain.feasible import Interval, at_least, at_most, interval_of
 from sglang_probe.explain.levers import levers_of, real_weights
+from sglang_probe.explain.log_tokens import bytes_of_token, seat_token
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.phrases import budget_formula, on_ranks
 from sglang_probe.explain.rules.fraction import contradicts
+from sglang_probe.explain.rules.log_fraction import refuted
 from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Seat, Subject, label, labels
 from sglang_probe.figures import fraction, gib, number
-from sglang_probe.timeline.arithmetic import token_bytes
-from sglang_probe.timeline.model import Process
+from sglang_probe.timeline.model import Budget, Process
 
 SAME_MINIMUM = 0.00005
 """SGLang prints its own minimum with four decimals."""
@@ -24,7 +26,7 @@ SAME_MINIMUM = 0.00005
 def weights_exceed_budget(subject: Subject) -> Iterator[Finding]:
     """The memory that was left after the weights is less than the slack: the static budget has no room for a token."""
     seat = subject.tightest
-    if seat is None or not subject.budget_failed or contradicts(seat):
+    if seat is None or not subject.budget_failed or contradicts(seat) or refuted(subject) is not None:
         return  # then the fraction in force is the question
     interval = interval_of(subject, seat, subject.wanted_tokens)
     elsewhere = cause_elsewhere(subject)
@@ -36,11 +38,11 @@ def weights_exceed_budget(subject: Subject) -> Iterator[Finding]:
         ranks=labels([one.process for one in subject.negative]),
         says=f"{_says(subject, seat)}"
         f" {_direction(interval) if elsewhere is None else f'It follows from the above: {elsewhere}.'}",
-        numbers=_numbers(seat, interval),
+        numbers=_numbers(subject, seat, interval),
         formula=_formula(seat),
         lever=levers[0] if levers else None,
         levers=tuple(levers[1:]),
-        notes=tuple(_notes(seat, interval)),
+        notes=tuple(_notes(subject, seat, interval)),
         confidence="certain" if budget.verified and not _leans(interval) else "likely",
     )
 
@@ -150,14 +152,16 @@ def _formula(seat: Seat) -> str:
     )
 
 
-def _numbers(seat: Seat, interval: Interval | None) -> dict[str, Any]:
+def _numbers(subject: Subject, seat: Seat, interval: Interval | None) -> dict[str, Any]:
     budget = seat.budget
     numbers: dict[str, Any] = {
         name: getattr(budget, name)
         for name in ("pre_load_bytes", "available_bytes", "mem_fraction_static", "static_budget_bytes", "slack_bytes",
                      "rest_bytes", "minimum_viable_fraction", "minimum_viable_fraction_printed", "verified")
     }  # fmt: skip
-    numbers |= {"weights_bytes": seat.worker.weights_bytes, "bytes_per_token": token_bytes(seat.worker)}
+    if budget.precisions.get("rest_bytes"):
+        numbers |= {"precision_bytes": budget.precisions["rest_bytes"]}
+    numbers |= {"weights_bytes": seat.worker.weights_bytes, "bytes_per_token": bytes_of_token(subject, seat)}
     if interval is not None:
         top = interval.highest
         numbers |= {
@@ -171,11 +175,13 @@ def _numbers(seat: Seat, interval: Interval | None) -> dict[str, Any]:
     return numbers
 
 
-def _notes(seat: Seat, interval: Interval | None) -> Iterator[str]:
-    budget, token = seat.budget, token_bytes(seat.worker)
+def _notes(subject: Subject, seat: Seat, interval: Interval | None) -> Iterator[str]:
+    budget, guess = seat.budget, seat_token(subject, seat) if subject.is_log else None
+    token = bytes_of_token(subject, seat)
     if interval is not None:
         room = f"{number(interval.tokens)} tokens just fit" if interval.tokens else "the cache is just empty"
-        yield f"at {interval.lowest:.6f} {room}"
+        decimals = 4 if budget.precisions else 6
+        yield f"at {interval.lowest:.{decimals}f} {room}"
         if interval.highest is None:
             yield (
                 "the upper bound is not known: no graph was captured, and the arguments do not say what SGLang sets"
@@ -183,19 +189,30 @@ def _notes(seat: Seat, interval: Interval | None) -> Iterator[str]:
             )
         else:
             yield f"upper bound: {interval.highest.says}"
-    if token is None:
+    if guess is not None:
+        yield f"a token takes {guess.says}"
+    elif token is None:
         yield (
             "the bytes of a token are not known: SGLang raised before it computed them; `diff` and `plan"
             " --like` take them from a run that started"
         )
+    if budget.precisions.get("rest_bytes"):
+        yield _good_to(budget)
     printed, own = budget.minimum_viable_fraction_printed, budget.minimum_viable_fraction
     if printed is not None and own is not None:
-        same = abs(printed - own) <= SAME_MINIMUM
-        yield (
-            f"SGLang's own message names {printed:.4f} as the"
-            f" minimum{': the same' if same else f', and it is {own:.4f}'}"
-        )
+        by_lines = "by the printed lines " if budget.precisions else ""
+        is_same = f"{printed:.4f}" == f"{own:.4f}" or (not budget.precisions and abs(printed - own) <= SAME_MINIMUM)
+        verdict = ": the same" if is_same else f", and {by_lines}it is {own:.4f}"
+        yield f"SGLang's own message names {printed:.4f} as the minimum{verdict}"
     if budget.verified:
         yield "verified: these terms reproduce SGLang's own result exactly"
     elif budget.verified_reason:
         yield f"not verified: {budget.verified_reason}"
+
+
+def _good_to(budget: Budget) -> str:
+    """Say how far off the sums of a log's figures may be, and what its pre-load memory is worth."""
+    off, minimum = math.ceil(budget.precisions["rest_bytes"]), budget.precisions.get("minimum_viable_fraction")
+    fraction_off = "" if minimum is None else f", the minimum viable fraction to {max(minimum, 0.0001):.4f}"
+    why = "" if budget.pre_load_reason is None else f"; pre-load: {budget.pre_load_reason}"
+    return f"read from two decimals: rest is good to {gib(off)} GiB{fraction_off}{why}"

@@ -20,7 +20,7 @@ _DUPLICATE: Final = "Duplicate GPU detected"
 
 def shared_device(subject: Subject) -> Iterator[Finding]:
     """Two ranks of the run hold their memory on one device."""
-    by_device: defaultdict[tuple[str, str], list[Process]] = defaultdict(list)
+    by_device: defaultdict[tuple[str | None, str], list[Process]] = defaultdict(list)
     for process in subject.ranks:
         if process.device is not None and process.device.uuid is not None and process.device.kind != "cpu":
             by_device[process.host, process.device.uuid].append(process)

@@ -10,6 +10,7 @@ from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.oom_message import is_host_memory
 from sglang_probe.explain.phrases import gpu, on_ranks
+from sglang_probe.explain.rules.log_endings import last_begun, not_memory_in_a_log, remarks
 from sglang_probe.explain.sayings import no_room
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, fraction, gib, listed, number
@@ -27,12 +28,17 @@ def not_memory(subject: Subject) -> Iterator[Finding]:
     launcher = _gone_alone(subject)
     if launcher is not None:
         yield _never_began(launcher)
+    if subject.is_log and (not subject.failed or subject.budget_failed or shortage_of(subject) or no_room(subject)):
+        yield from remarks(subject)
     if not subject.failed or subject.budget_failed or shortage_of(subject) is not None or no_room(subject) is not None:
         return
     run = subject.run
     said = "" if run.failure is None else run.failure.message or ""
     if was_refused(subject):
         return  # the rule of the spread says it
+    if subject.is_log:
+        yield from not_memory_in_a_log(subject)
+        return
     process, step = _anchor(subject)
     if process is None or step is None:
         return
@@ -51,6 +57,9 @@ def not_memory(subject: Subject) -> Iterator[Finding]:
 def unfinished(subject: Subject) -> Iterator[Finding]:
     """The record ends in the middle of a start: where each rank is, and what was free there. Nothing is claimed."""
     run = subject.run
+    if subject.is_log:
+        yield from last_begun(subject)
+        return
     if run.outcome not in {"starting", "unknown"}:
         return
     places: dict[str, list[Process]] = {}
@@ -84,8 +93,8 @@ def unexplained(subject: Subject) -> Iterator[Finding]:
     run = subject.run
     if run.outcome == "unknown" and run.unread_files:
         return  # then how it ended lies in them
-    if not subject.failed and run.outcome != "unknown":
-        return
+    if not subject.failed and (run.outcome != "unknown" or subject.is_log):
+        return  # a text that just ends says where: the rule of the unfinished
     reason = f" ({run.outcome_reason})" if run.outcome_reason else ""
     yield Finding(
         rule="unexplained",
@@ -252,6 +261,9 @@ def _peers(subject: Subject) -> tuple[str, ...]:
 
 def _missing(subject: Subject) -> Iterator[str]:
     run = subject.run
+    if subject.is_log:
+        yield "the text holds neither an exception that explains it, nor SGLang's own words: give the whole log"
+        return
     if run.health.absent_roles:
         yield f"no hook saw {listed(run.health.absent_roles, 6)}: `sglang-probe targets` says why"
     if run.missing:

@@ -14,6 +14,7 @@ from typing import Final
 from sglang_probe.catalogue.formulas import FORMULAS
 from sglang_probe.explain.formula import is_fraction, terms_of
 from sglang_probe.explain.model import Finding, Lever
+from sglang_probe.explain.rules.log_fraction import fraction_in_a_log, refuted
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.figures import fraction, gib, number
 from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
@@ -32,11 +33,15 @@ REDUCTIONS: Final = {
 
 def fraction_in_force(subject: Subject) -> Iterator[Finding]:
     """The fraction that the budget function used, or that its result implies, is not the one given."""
+    if subject.is_log:
+        yield from fraction_in_a_log(subject)
+        if refuted(subject) is not None:
+            return
     seat = subject.tightest
     if seat is None or not is_fraction(seat.budget.mem_fraction_static):
         return
     resolved = as_number(subject.effective("mem_fraction_static"))
-    implied = _implied(seat)
+    implied = None if subject.is_log else _implied(seat)
     if implied is not None:
         yield _contradiction(subject, seat, implied)
         if contradicts(seat):
@@ -47,7 +52,7 @@ def fraction_in_force(subject: Subject) -> Iterator[Finding]:
             yield _other(subject, seat, known, where)
             return
     asked = subject.budget_failed or subject.run.outcome == "ready"
-    if given is None and asked and subject.run.provenance.given is not None:
+    if given is None and asked and not subject.is_log and subject.run.provenance.given is not None:
         yield _chosen(seat)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from sglang_probe.explain.feasible import highest_of
 from sglang_probe.explain.model import Finding, Lever
-from sglang_probe.explain.oom import FLOOR_DECIDES, Shortage, shortage_of, why_lowering_frees_nothing
-from sglang_probe.explain.oom_message import OutOfMemory, parse
+from sglang_probe.explain.oom import FLOOR_DECIDES, UNKNOWN_PHASE, Shortage, shortage_of, why_lowering_frees_nothing
+from sglang_probe.explain.oom_message import figures_of, numbers_of, parse, shown
 from sglang_probe.explain.others import Lists, lists_of
 from sglang_probe.explain.phrases import gpu, mib
 from sglang_probe.explain.set_aside import decode_max_bs, end_of_start, rule_of_thumb
@@ -51,11 +51,15 @@ def fragmentation(subject: Subject) -> Iterator[Finding]:
     yield Finding(
         rule="fragmentation",
         severity="error",
-        ranks=(shortage.label,),
+        ranks=shortage.ranks,
         says=f"PyTorch holds {mib(idle)} that are reserved and not allocated, more than the"
         f" {mib(shortage.wanted_bytes)} that"
         " were wanted: they lie in pieces, none of them large enough",
-        numbers={"torch_reserved_unallocated_bytes": idle, "wanted_bytes": shortage.wanted_bytes},
+        numbers={
+            "torch_reserved_unallocated_bytes": idle,
+            "wanted_bytes": shortage.wanted_bytes,
+            "precision_bytes": shortage.said.precision("unallocated", "wanted"),
+        },
         formula=f"{mib(idle)} reserved and unallocated >= {mib(shortage.wanted_bytes)} wanted",
         lever=Lever(
             gain_bytes=idle,
@@ -98,16 +102,16 @@ def activation_reserve(subject: Subject) -> Iterator[Finding]:
 def later_errors(subject: Subject) -> Iterator[Finding]:
     """Out of memory after the server was ready."""
     for later in subject.run.later:
-        said = parse(later.what)
+        said = parse(f"{later.what}: {later.message or ''}")
         if said is not None:
             yield Finding(
                 rule="out_of_memory",
                 severity="error",
                 ranks=(later.label,) if later.label else (),
-                says=f"Out of memory after the server was ready{_in(later.phase)}. {_figures(said)}A run-time"
+                says=f"Out of memory after the server was ready{_in(later.phase)}. {figures_of(said)}A run-time"
                 " shortage: lower"
                 " --mem-fraction-static or --chunked-prefill-size, do not raise them",
-                numbers=_numbers(said),
+                numbers=numbers_of(said),
                 lever=Lever(flag="--mem-fraction-static", says="lower it by what was short, and some more"),
                 confidence="certain",
             )
@@ -119,17 +123,18 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
     at = f", at size {size}" if size is not None else ""
     what = step.attributes.get("graph")
     phase = f"{step.phase}{f' ({what})' if what and what != 'all' else ''}"
+    where = f"{f' in {phase}' if step.phase else ''}{f' on {shortage.label}' if shortage.ranks else ''}{at}"
     return Finding(
         rule=rule,
         severity="error",
-        ranks=(shortage.label,),
-        says=f"Out of memory in {phase} on {shortage.label}{at}. {_figures(said)}".rstrip(),
-        numbers=_numbers(said)
+        ranks=shortage.ranks,
+        says=f"Out of memory{where}. {figures_of(said)}".rstrip(),
+        numbers=numbers_of(said)
         | {"failed_size": size, "free_bytes": step.free_bytes, "short_by_bytes": shortage.short_bytes},
         formula=None
         if shortage.short_bytes is None
-        else f"{mib(shortage.wanted_bytes)} wanted - {mib(shortage.free_bytes or 0)}"
-        f" free = {mib(shortage.short_bytes)} short",
+        else f"{shown(shortage.wanted_bytes)} wanted - {shown(shortage.free_bytes or 0)}"
+        f" free = {shown(shortage.short_bytes)} short",
         lever=levers[0] if levers else None,
         levers=levers[1:],
         notes=tuple(_notes(step, shortage)),
@@ -137,40 +142,12 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
     )
 
 
-def _figures(said: OutOfMemory) -> str:
-    parts = []
-    if said.wanted is not None and said.free is not None:
-        short = f": short by {mib(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
-        parts.append(f"Wanted {mib(said.wanted)}, free {mib(said.free)}{short}.")
-    elif said.wanted is not None:
-        parts.append(f"Wanted {mib(said.wanted)}.")
-    if said.process is not None and said.allocated is not None and said.outside is not None:
-        cached = f" + {mib(said.unallocated)} in its cache" if said.unallocated is not None else ""
-        parts.append(
-            f"The process holds {mib(said.process)}: {mib(said.allocated)} allocated by PyTorch{cached}, so"
-            f" {mib(said.outside)}"
-            " are outside PyTorch (context, NCCL, libraries)."
-        )
-    if said.others:
-        parts.append(f"Others hold {', '.join(f'{mib(size)} (pid {pid})' for pid, size in said.others[:4])}.")
-    return " ".join(parts) + (" " if parts else "")
-
-
-def _numbers(said: OutOfMemory) -> dict[str, Any]:
-    return {
-        "wanted_bytes": said.wanted,
-        "free_said_bytes": said.free,
-        "process_bytes": said.process,
-        "torch_allocated_bytes": said.allocated,
-        "torch_reserved_unallocated_bytes": said.unallocated,
-        "outside_torch_bytes": said.outside,
-    }
-
-
 def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
     where = step.attributes.get("failed_at") or (None if step.failure is None else raised_at(step.failure))
     if where:
         yield f"asked for in {where}"
+    if step.phase == UNKNOWN_PHASE:
+        yield "in which phase, and on which rank, is not in the text: after the KV pools a lower fraction makes room"
     sizes = sizes_of(step.attributes.get("sizes"))
     if step.phase == "graph.capture" and step.attributes.get("failed_size") is None:
         yield "no size was being captured when it died, or it was not recorded"
@@ -196,7 +173,8 @@ def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
 def _load_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
     if shortage.step.phase != "weights.load" or shortage.pools_made:  # a draft that is loaded after the target's pools
         yield from _make_way(subject, shortage)
-    elif not any(one.kind == "foreign" for one in shortage.process.neighbours):  # what they hold comes first
+    elif not shortage.said.others and not any(one.kind == "foreign" for one in shortage.process.neighbours):
+        # what others hold comes first
         free = gib(shortage.step.free_before_bytes)
         says = f"the weights alone are more than the {free} GiB that were free: more devices, or quantized weights"
         yield Lever(flag="--tp", basis="unknown", says=says)

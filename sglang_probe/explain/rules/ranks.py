@@ -20,6 +20,7 @@ from sglang_probe.timeline.processes import is_cpu
 _LEAST: Final = re.compile(r"(?:pre_model_load_memory|min_per_gpu_memory)=([\d.]+)")
 _OWN: Final = re.compile(r"local_gpu_memory=([\d.]+)")
 """SGLang's own figures in its refusal, in GiB: the minimum over the ranks, and the raising rank's."""
+_TENSOR: Final = re.compile(r"\bTP(\d+)")
 SAME_CARD: Final = 0.99
 """Totals of cards of one kind differ by less than a percent (ECC, firmware)."""
 
@@ -98,8 +99,15 @@ def _as_sglang_says(subject: Subject) -> Place | None:
 
 
 def _look_at(subject: Subject, poor: str) -> Lever:
-    known = next((gpu(process, subject) for process in subject.ranks if label(process) == poor), "its device")
+    known = next((_device(subject, process) for process in subject.ranks if label(process) == poor), "its device")
     return Lever(says=f"look at what else is on {known} (nvidia-smi), or leave that card out")
+
+
+def _device(subject: Subject, process: Process) -> str:
+    """Name a rank's device; a log has no index, and SGLang numbers devices by tensor rank unless it is told to."""
+    rank = _TENSOR.search(process.label or "")
+    by_default = f" (GPU {rank[1]} unless --base-gpu-id says otherwise)" if subject.is_log and rank else ""
+    return f"{gpu(process, subject)}{by_default}"
 
 
 def _uneven(subject: Subject) -> Iterator[Place]:
@@ -112,6 +120,7 @@ def _uneven(subject: Subject) -> Iterator[Place]:
             key = (step.phase, step.detail, step.worker)
             if (
                 step.free_bytes is not None
+                and step.free_bytes >= 0
                 and key not in known
                 and step.phase in {"dist.init", "weights.load", "kv.pool"}
             ):
@@ -141,6 +150,8 @@ def _why(subject: Subject, place: Place, poor: str, rich: str, gap: int) -> Why:
         return Why(
             f"The step itself took {gib(mine - theirs)} GiB more there: pipeline stages need not be alike.", True
         )
+    if subject.is_log:
+        return Why("A log lists no processes: it is another card, or another tenant on that one.")
     return Why("Neither the step nor a listed process accounts for it: another card, or memory that no list names.")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sglang_probe.explain.feasible import at_least, interval_of
 from sglang_probe.explain.model import Finding
+from sglang_probe.explain.rules.log_cache import kv_cache_in_a_log
 from sglang_probe.explain.set_aside import end_of_start, rule_of_thumb
 from sglang_probe.explain.subject import Subject
 from sglang_probe.figures import gib, number
@@ -15,6 +16,9 @@ from sglang_probe.timeline.model import Kv
 
 def kv_cache(subject: Subject) -> Iterator[Finding]:
     """What the server serves with, and what limited it."""
+    if subject.is_log:
+        yield from kv_cache_in_a_log(subject, _limits(subject, _given(subject), None))
+        return
     if subject.run.outcome not in {"ready", "unknown"}:
         return
     kvs = [(process, worker) for process in subject.ranks for worker in process.workers
@@ -86,14 +90,23 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
 
 
 def _limit(subject: Subject, kv: Kv, free: int | None) -> str:
+    return _limits(subject, kv.max_total_tokens_given, free).get(kv.limited_by or "", "What limits it is not known.")
+
+
+def _limits(subject: Subject, given: int | None, free: int | None) -> dict[str, str]:
+    """Return what can limit the tokens, and how a person says it."""
     thumb = rule_of_thumb(subject)
     spare = free is not None and thumb is not None and free > thumb.bytes
     more = ": a higher --mem-fraction-static gives more" if spare else ", and what is free is for serving's activations"
-    known = {
+    return {
         "memory": f"Memory limits it{more}.",
-        "max_total_tokens": f"--max-total-tokens {number(kv.max_total_tokens_given)} limits it, not memory.",
+        "max_total_tokens": f"--max-total-tokens {number(given)} limits it, not memory.",
         "pp_min": "The poorest pipeline stage limits it.",
         "target": "The target's number of tokens limits it.",
         "post_capture": "It was sized again from what the graphs left.",
     }
-    return known.get(kv.limited_by or "", "What limits it is not known.")
+
+
+def _given(subject: Subject) -> int | None:
+    kvs = (worker.kv for process in subject.ranks for worker in process.workers)
+    return next((kv.max_total_tokens_given for kv in kvs if kv is not None and kv.max_total_tokens_given), None)

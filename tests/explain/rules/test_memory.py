@@ -31,7 +31,7 @@ def test_a_capture_says_wanted_free_short_and_what_is_outside_torch() -> None:
     assert rules(run)[0] == "graphs"
     assert "Wanted 252.00 MiB, free 154.31 MiB: short by 97.69 MiB" in found.says
     outside = 139.64 - 138.06 - 10.72 / 1024
-    assert f"{outside:.3f} GiB are outside PyTorch" in found.says
+    assert f"{outside:.2f} GiB are outside PyTorch" in found.says
     assert "asked for in srt/model_executor/runner_utils/buffers.py:130 in create" in found.notes
 
 

@@ -1,0 +1,63 @@
+"""How each rank's text ends: which of its steps are closed, and what became of the one that is not."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sglang_probe.collect.logs.model import Fact, LogRun
+from sglang_probe.timeline.logs.budget import AFTER_BUDGET
+from sglang_probe.timeline.logs.outcome import Verdict
+from sglang_probe.timeline.logs.seats import Seat
+from sglang_probe.timeline.logs.trouble import BUDGET, Trouble, troubles_of
+from sglang_probe.timeline.model import Failure, State
+
+
+class Ending(NamedTuple):
+    """What became of a rank."""
+
+    state: State
+    """Of its root, and of every step that has no end."""
+    failure: Failure | None
+    failed_phase: str | None
+    budget: Fact | None
+    """The line by which its budget is known to have been computed, or to have been refused."""
+    budget_state: State | None
+
+
+def ending_of(log: LogRun, seat: Seat, verdict: Verdict, seats: int) -> Ending:
+    """Return how a rank ended. An error without a rank in a log of several is nobody's: their steps were interrupted.
+    """
+    own = _own_trouble(seat, seats, log)
+    budget, state = _budget(log, seat, own, verdict)
+    if verdict.outcome == "ready":
+        return Ending("ok", None, None, budget, state)
+    if verdict.outcome == "failed" and own is not None:
+        return Ending("error", own.failure, verdict.failed_phase, budget, state)
+    if verdict.outcome in {"failed", "died"}:
+        refused = state == "error"
+        return Ending("error" if refused else "interrupted", None, BUDGET if refused else None, budget, state)
+    return Ending("open", None, None, budget, state)
+
+
+def _own_trouble(seat: Seat, seats: int, log: LogRun) -> Trouble | None:
+    """Return the first error that a rank printed itself; the only rank of a log printed all of them."""
+    troubles = troubles_of(seat.facts)
+    if not troubles and seats == 1 and seat.label is not None and not seat.ranks:
+        troubles = troubles_of(log.facts)
+    return troubles[0] if troubles else None
+
+
+def _budget(log: LogRun, seat: Seat, own: Trouble | None, verdict: Verdict) -> tuple[Fact | None, State | None]:
+    """Return the line that shows that a rank came to its budget, and how that ended."""
+    after = next((fact for fact in seat.facts if fact.kind in AFTER_BUDGET), None)
+    if own is not None and own.is_budget:
+        return own.fact, "error"
+    if after is not None:
+        cap = after.count("profiled") if after.kind == "kv_cap" else None
+        return after, "error" if cap is not None and cap <= 0 else "ok"
+    if verdict.failed_phase != BUDGET:
+        return None, None
+    loose = next((one.fact for one in troubles_of(log.facts) if one.is_budget and one.label is None), None)
+    if loose is None:
+        return None, None
+    return loose, "error" if seat.first("weights_end") is not None or seat.label is None else None
