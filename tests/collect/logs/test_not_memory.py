@@ -39,7 +39,7 @@ def test_what_only_looks_like_memory_is_named(line: str, what: str) -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 1 leaked semaphore objects to clean",
+        ("resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 1 leaked semaphore objects",
          "leaked_semaphores"),
         ("resource_tracker: There appear to be 3 leaked shared_memory objects to clean up", "leaked_semaphores"),
         ("Ignore import error when loading sglang.srt.models.mimo: Can not import FA3.", "import_of_a_model"),
