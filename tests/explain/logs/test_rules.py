@@ -90,3 +90,20 @@ def test_the_same_error_is_not_said_twice() -> None:
     )
 
     assert ["error"] == [one.severity for one in found if one.rule == "not_memory"]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ([], None),
+    ([ARGUMENTS.replace("tp_size=4", "tp_size=8")], 61 * (512 + 64) * 2),
+    ([ARGUMENTS.replace("tp_size=4", "tp_size=8, kv_cache_dtype='fp8_e4m3'")], 61 * (512 + 64)),
+])  # fmt: skip
+def test_a_model_is_told_by_its_weights_only_where_the_number_of_ranks_is_known(
+    arguments: list[str], expected: int | None
+) -> None:
+    found = said(
+        *arguments,
+        "TP0: Load weight end. type=DeepseekV3ForCausalLM, dtype=torch.bfloat16, avail mem=9.00 GB, mem usage=80.2 GB.",
+        "TP0: max_total_tokens=131072 is larger than the profiled value -100. Use the profiled value instead.",
+    )
+
+    assert expected == found[0].numbers.get("bytes_per_token")
