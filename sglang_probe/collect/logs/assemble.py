@@ -11,7 +11,7 @@ from typing import Final
 from sglang_probe.collect.logs import tracebacks
 from sglang_probe.collect.logs.model import Entry
 from sglang_probe.collect.logs.pieces import Piece, Pieces
-from sglang_probe.collect.logs.tracebacks import HEAD, names_exception
+from sglang_probe.collect.logs.traceback_lines import HEAD, names_exception
 from sglang_probe.collect.report import Tally
 
 _BAR: Final = re.compile(r"\d{1,3}%\|.{0,400}?\| {0,20}\d{1,12}/\d{1,12} \[")

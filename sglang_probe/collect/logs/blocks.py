@@ -16,6 +16,7 @@ from itertools import chain
 from typing import IO, BinaryIO, Final, NamedTuple
 
 from sglang_probe.collect.lines import BOM, LONGEST_LINE_BYTES
+from sglang_probe.collect.logs.wraps import width_of
 from sglang_probe.collect.report import Tally
 
 BLOCK_BYTES: Final = 1 << 20
@@ -35,6 +36,8 @@ class Blocks(NamedTuple):
 
     blocks: Iterable[bytes]
     last_line: int | None = None
+    width: int | None = None
+    """What its lines were cut at; None where they are whole."""
 
 
 def blocks(stream: BinaryIO, name: str, notes: Tally, progress: Progress | None = None) -> Blocks:
@@ -48,7 +51,7 @@ def blocks(stream: BinaryIO, name: str, notes: Tally, progress: Progress | None 
         first = next(source, b"")
     clean = _clean(chain([first.removeprefix(BOM)], source), name, notes)
     if not falls(first):
-        return Blocks(clean)
+        return Blocks(clean, width=width_of(first))
     notes.add("reversed_log", name)
     plain = encoding is None and isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
     return _turned(stream if plain and stream.seekable() else None, clean)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglang_probe.collect.logs import Entry, entries
+from sglang_probe.collect.logs import Entry, entries, formats
+from sglang_probe.collect.logs.wraps import width_of
 from sglang_probe.collect.report import Tally
 from tests.collect.logs.carrying import CARRIERS, FAILED, HEALTHY, NEEDLES, is_whole, lines_of, read, said
 
@@ -92,6 +93,39 @@ def test_a_log_wrapped_by_a_terminal_says_the_same(log: Path, width: int) -> Non
     notes = Tally()
     assert said(read("\n".join(lines))) == said(read("\n".join(wrapped), notes))
     assert notes.count("wrapped_log_line") > 0
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("copied", [True, False], ids=["copied", "cut"])
+@pytest.mark.parametrize("log", [HEALTHY, FAILED], ids=["healthy", "failed"])
+def test_the_facts_of_a_whole_log_cut_at_a_width_are_the_same(log: Path, copied: bool, width: int) -> None:
+    cuts = [line[at : at + width] for line in lines_of(log) for at in range(0, max(1, len(line)), width)]
+    wrapped = "\n".join(cut.rstrip() if copied else cut for cut in cuts) + "\n"
+    plain, found = (
+        [
+            (fact.kind, fact.label, fact.values)
+            for entry in entries(
+                io.BytesIO(text.encode()), "a", needles=formats.NEEDLES, is_whole=formats.is_whole, notes=Tally()
+            )
+            for fact in formats.facts_of(entry)
+            if fact.kind != "server_args" or not copied
+        ]
+        for text in (log.read_text(), wrapped)
+    )
+    assert plain == found
+    assert len(plain) > 15
+
+
+def test_ranks_that_say_the_same_are_no_wrapped_text() -> None:
+    lines = [f"3: [{STAMP} TP{rank}] Use sliding window memory pool. full_layer_tokens={rank}75360" for rank in range(8)]
+    assert width_of("\n".join(lines).encode()) is None
+
+
+def test_an_exception_alone_that_was_cut_at_a_width_is_one_line() -> None:
+    whole = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 672.00 MiB. GPU 0 has a total capacity of 140.06"
+    whole += " GiB of which 200.75 MiB is free. Process 1000 has 139.86 GiB memory in use. Of the allocated memory it is."
+    (entry,) = read("\n".join(whole[at : at + 80] for at in range(0, len(whole), 80)) + "\n")
+    assert whole == entry.text
 
 
 @pytest.mark.parametrize("mark", ["> ", ">> ", "    ", ""])
