@@ -28,12 +28,15 @@ _MAGIC: Final = {b"PK\x03\x04": ("is a zip archive", "unpack it first (unzip)")}
 _TAR: Final = b"ustar"
 _TAR_AT: Final = 257
 _SGLANG_LOG: Final = re.compile(
-    rb"server_args=|Init torch distributed|Load weight (?:begin|end)|Memory pool end|Capture (?:\w+ )*(?i:cuda) graph"
-    rb"|KV Cache is allocated|max_total_num_tokens=|mem[-_]fraction[-_]static|sglang/srt/"
-    rb"|\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d{3})?(?: [A-Z_]+\d+)*\] |\[gpu=\d+\]"
-    rb"|CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError|(?:Prefill|Decode) batch"
+    rb"server_args=(?:ServerArgs\(|\{)|Init torch distributed (?:begin|ends)\.|Init parallel begin\."
+    rb"|(?:Load weight (?:begin|end)|Memory pool end|Capture [\w ]{0,40}graph (?:begin|end))\..{0,160}(?:mem|avail)[ =]"
+    rb"|KV Cache is allocated\. |max_total_num_tokens=\d+, |out of memory\. Tried to allocate \d"
+    rb"|Not enough memory\. Please try to increase|Loaded weights leave no GPU memory"
+    rb"|\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d{3})?(?: [A-Z_]+\d+)*\] |^\[gpu=\d+\] "
+    rb"|(?:Prefill|Decode) batch.{0,20}[.,] #",
+    re.MULTILINE,
 )
-"""What lines of SGLang's are known by; other programs' too, so that it is asked only whether to read a text."""
+"""What lines of SGLang's are known by, with the figures that no other text gives them; their times, others have too."""
 
 
 def looks_like_log(head: bytes) -> bool:
@@ -119,9 +122,9 @@ def _text_refusal(name: str, head: bytes) -> InputError:
     first = head.lstrip()[:1]
     if first == b"{" or (first == b"[" and not _SGLANG_LOG.search(head)):
         return InputError(f"{name} is JSON, but no probe events{_described(head)}", HINT)
-    if _SGLANG_LOG.search(head):
+    if looks_like_log(head):
         return InputError(f"{name} is a log, but no line of it says anything of SGLang's memory or start", WHOLE_LOG)
-    return InputError(f"{name} is text, but no probe events, and no line of it is of SGLang's", HINT)
+    return InputError(f"{name} is text, but no probe events, and no line of it is of SGLang's log", HINT)
 
 
 def _described(head: bytes) -> str:

@@ -13,11 +13,12 @@ import math
 from typing import NamedTuple
 
 from sglang_probe.explain.formula import terms_of
+from sglang_probe.explain.log_tokens import bytes_of_token
 from sglang_probe.explain.model import Basis
 from sglang_probe.explain.set_aside import rule_of_thumb, taken_after
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.figures import gib
-from sglang_probe.timeline.arithmetic import floor_binds, token_bytes
+from sglang_probe.timeline.arithmetic import floor_binds
 
 
 class Bound(NamedTuple):
@@ -74,7 +75,7 @@ class Interval(NamedTuple):
 def interval_of(subject: Subject, seat: Seat, wanted_tokens: int = 0) -> Interval | None:
     """Return the fractions between which this server can live; None where a term is unknown or a floor decides."""
     terms = terms_of(seat.budget)
-    token = token_bytes(seat.worker)
+    token = bytes_of_token(subject, seat)
     if terms is None or floor_binds(seat.budget) or (wanted_tokens and token is None):
         return None
     if seat.budget.minimum_viable_fraction is None:

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 from sglang_probe.explain.counterfactual import compared
 from sglang_probe.explain.feasible import Bound, Interval
 from sglang_probe.explain.formula import Terms, terms_of
+from sglang_probe.explain.log_tokens import bytes_of_token
 from sglang_probe.explain.model import Basis, Lever
 from sglang_probe.explain.reserve import LEAST_TOKENS
 from sglang_probe.explain.set_aside import RuleOfThumb, rule_of_thumb
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.figures import fraction, gib, number
-from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.values import as_number
 
 HALVED: Final = {"bfloat16": "fp8", "float16": "fp8", "torch.bfloat16": "fp8", "torch.float16": "fp8"}
@@ -63,7 +63,7 @@ def levers_of(subject: Subject, seat: Seat, interval: Interval | None) -> list[L
     moved = _fraction(seat, terms, interval)
     if moved is not None:
         return [moved]
-    token = token_bytes(seat.worker) or 0
+    token = bytes_of_token(subject, seat) or 0
     now = Now(subject, seat, terms, rule_of_thumb(subject), subject.wanted_tokens * token)
     top = None if interval is None else interval.highest
     found = [_lever(now, change, top) for find in _FINDERS for change in find(now)]
@@ -203,7 +203,7 @@ LEAST_HOLDS: Final = ", and no less than 10 GiB on this card"
 
 
 def _kv_dtype(now: Now) -> Iterator[Change]:
-    token, wanted = token_bytes(now.seat.worker), now.subject.wanted_tokens
+    token, wanted = bytes_of_token(now.subject, now.seat), now.subject.wanted_tokens
     if token and now.subject.effective("kv_cache_dtype") in {None, "auto", "bfloat16", "bf16"}:
         says = f"a token takes {number(token // 2)} B instead of {number(token)}"
         says += "" if wanted else ": more tokens, and no room for the first"

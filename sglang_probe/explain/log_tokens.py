@@ -15,6 +15,7 @@ from sglang_probe.catalogue.models import Guess, bytes_per_token
 from sglang_probe.explain.model import Basis
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.figures import number
+from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Process, Step, Worker
 
 _LABEL: Final = re.compile(r"\b(DP|TP)(\d+)")
@@ -47,6 +48,13 @@ def token_size(subject: Subject, process: Process, worker: Worker) -> TokenSize 
     if guess is None:
         return TokenSize(size, off, printed, "measured")
     return TokenSize(guess.bytes, 0, f"{_of(guess)}; printed: {printed}", "assumed")
+
+
+def bytes_of_token(subject: Subject, seat: Seat) -> int | None:
+    """Return what a token takes as recorded; of a log that does not print it, by the model that it seems to be."""
+    known = token_bytes(seat.worker)
+    guess = seat_token(subject, seat) if known is None and subject.is_log else None
+    return known if guess is None else guess.bytes
 
 
 def seat_token(subject: Subject, seat: Seat) -> TokenSize | None:

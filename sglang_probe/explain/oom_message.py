@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sglang_probe.explain.sayings import saying_in
 
@@ -158,6 +158,43 @@ def shown(count: int) -> str:
     """Return bytes as torch writes them, in the unit that fits: `200.75 MiB`, `139.86 GiB`."""
     unit = next((name for name in ("GiB", "MiB", "KiB") if abs(count) >= _UNITS[name]), "bytes")
     return f"{count} bytes" if unit == "bytes" else f"{count / _UNITS[unit]:.2f} {unit}"
+
+
+def figures_of(said: OutOfMemory) -> str:
+    """Say what the message says, with the decimals that it has."""
+    parts = []
+    if said.wanted is not None and said.free is not None:
+        short = f": short by {shown(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
+        parts.append(f"Wanted {shown(said.wanted)}, free {shown(said.free)}{short}.")
+    elif said.wanted is not None:
+        parts.append(f"Wanted {shown(said.wanted)}.")
+    if said.process is not None and said.allocated is not None and said.outside is not None:
+        cached = "" if said.unallocated is None else f" + {shown(said.unallocated)} in its cache"
+        parts.append(
+            f"The process holds {shown(said.process)}: {shown(said.allocated)} allocated by PyTorch{cached}, so"
+            f" {shown(said.outside)} are outside PyTorch (context, NCCL, libraries)."
+        )
+    elif said.allocated is not None:
+        cached = "" if said.unallocated is None else f" and {shown(said.unallocated)} in its cache"
+        parts.append(f"PyTorch has {shown(said.allocated)} allocated{cached}.")
+    if said.others:
+        parts.append(f"Others hold {', '.join(f'{shown(size)} (pid {pid})' for pid, size in said.others[:4])}.")
+    if said.allowed is not None:
+        parts.append(f"The process may hold {shown(said.allowed)} at most: a limit is set.")
+    return " ".join(parts) + (" " if parts else "")
+
+
+def numbers_of(said: OutOfMemory) -> dict[str, Any]:
+    """Return the same for a program, by the names of a finding's numbers."""
+    return {
+        "wanted_bytes": said.wanted,
+        "free_said_bytes": said.free,
+        "process_bytes": said.process,
+        "torch_allocated_bytes": said.allocated,
+        "torch_reserved_unallocated_bytes": said.unallocated,
+        "outside_torch_bytes": said.outside,
+        "precision_bytes": said.precision("process", "allocated", "unallocated") or said.precision("wanted", "free"),
+    }
 
 
 def _bytes(text: str) -> int | None:

@@ -74,21 +74,23 @@ def _sides(found: Diff, width: int) -> list[Text]:
 
 
 def _numbers(side: Side) -> Iterator[tuple[str, str]]:
+    told = side.precisions
     yield "run", _called(side)
     yield "outcome", f"{side.outcome.upper()}{f' in {side.failed_phase}' if side.failed_phase else ''}"
     yield "ready after, s", UNKNOWN if side.ready_s is None else f"{side.ready_s:.1f}"
     yield "ranks seen", f"{side.ranks} of {side.ranks + side.missing_ranks}"
     yield "tightest rank", side.tightest or UNKNOWN
     yield "fraction", fraction(side.mem_fraction_static)
-    yield "pre-load, GiB", gib(side.pre_load_bytes)
-    yield "available, GiB", gib(side.available_bytes)
-    yield "rest, GiB", gib(side.rest_bytes)
+    yield "pre-load, GiB", gib(side.pre_load_bytes, told.get("pre_load_bytes"))
+    yield "available, GiB", gib(side.available_bytes, told.get("available_bytes"))
+    yield "rest, GiB", gib(side.rest_bytes, told.get("rest_bytes"))
     least = side.minimum_viable_fraction
     yield "minimum viable fraction", UNKNOWN if least is None else f"{least:.4f}"
     yield "formula verified", UNKNOWN if side.verified is None else "yes" if side.verified else "no"
     yield "KV tokens", number(side.tokens)
-    yield "bytes of a token", number(side.bytes_per_token)
-    yield "free at the last reading, GiB", gib(side.free_bytes)
+    far = f" +- {told['bytes_per_token']}" if "bytes_per_token" in told else ""
+    yield "bytes of a token", f"{number(side.bytes_per_token)}{far}"
+    yield "free at the last reading, GiB", gib(side.free_bytes, told.get("free_bytes"))
 
 
 def _provenance(found: Diff, width: int) -> list[Text]:

@@ -10,6 +10,7 @@ from rich.text import Text
 from sglang_probe.explain.diff.causes import part_name
 from sglang_probe.explain.diff.model import Arithmetic, Diff, Piece
 from sglang_probe.explain.diff.printed import Printed, printed, with_sign
+from sglang_probe.explain.diff.wording import gib_up
 from sglang_probe.figures import UNKNOWN, fraction, gib, number
 from sglang_probe.report.diff_grid import Line, grid
 from sglang_probe.report.layout import paragraph
@@ -79,6 +80,10 @@ def _tokens(work: Arithmetic, count: int | None) -> tuple[str, ...]:
 
 
 def _unknown(work: Arithmetic) -> Iterator[str]:
+    if work.precision_bytes is not None:
+        yield f"read from a log: the rest's change is good to {gib_up(work.precision_bytes)} GiB"
     for piece in work.pieces:
+        if piece.part == "other" and abs(piece.delta_bytes) <= (piece.precision_bytes or 0):
+            yield f"other: no more than what two decimals leave open (+- {gib_up(piece.precision_bytes or 0)} GiB)"
         if piece.note is not None:
             yield f"{part_name(piece.part)}: {piece.note}"

@@ -77,9 +77,11 @@ def _steps(rank: RankDiff) -> Iterator[Line]:
     """Rows of the steps that all sides came to, and of those that one never built though it ended after them."""
     for row in rank.steps:
         if not _is_cut_off(row, rank):
-            cells = [_step_cell(state, cost) for state, cost in zip(row.states, row.cost_bytes, strict=True)]
+            far = row.precision_bytes
+            cells = [_step_cell(state, cost, far) for state, cost in zip(row.states, row.cost_bytes, strict=True)]
             ended = all(state == "ok" for state in row.states)
-            yield Line(f"{' ' * row.depth}{_step(row)}", (*cells, *_change(row.cost_bytes if ended else (None, None))))
+            changed = _change(row.cost_bytes if ended else (None, None), far)
+            yield Line(f"{' ' * row.depth}{_step(row)}", (*cells, *changed))
 
 
 def _is_cut_off(row: StepRow, rank: RankDiff) -> bool:
@@ -100,10 +102,10 @@ def _step(row: StepRow) -> str:
     return f"{name}{draft}{again}"
 
 
-def _step_cell(state: str | None, cost: int | None) -> str:
+def _step_cell(state: str | None, cost: int | None, precision: int | None) -> str:
     if state is None:
         return NONE
-    return gib(cost) if state == "ok" else state
+    return gib(cost, precision) if state == "ok" else state
 
 
 def _not_reached(rank: RankDiff, names: Sequence[str], width: int) -> list[Text]:
@@ -117,12 +119,12 @@ def _not_reached(rank: RankDiff, names: Sequence[str], width: int) -> list[Text]
     return [text for one in said for text in paragraph(one, width, INDENT * 2, INDENT * 3)]
 
 
-def _change(amounts: Sequence[int | None]) -> tuple[str, ...]:
+def _change(amounts: Sequence[int | None], precision: int | None) -> tuple[str, ...]:
     """Return the column of changes, which a matrix does not have: as it comes out of the figures beside it."""
     if len(amounts) != 2:
         return ()
     before, after = amounts
-    return (UNKNOWN if before is None or after is None else change(before, after),)
+    return (UNKNOWN if before is None or after is None else change(before, after, precision),)
 
 
 def _ledger(rank: RankDiff) -> Iterator[Line]:
@@ -130,8 +132,8 @@ def _ledger(rank: RankDiff) -> Iterator[Line]:
     for row in rank.ledger:
         if any(over and not amount for amount, over in zip(row.bytes, ended, strict=False)):
             continue  # it never came to what this category is made of
-        cells = [gib(amount) for amount in row.bytes]
-        yield Line(f"last reading: {NAMES[row.category]}", (*cells, *_change(row.bytes)))
+        cells = [gib(amount, row.precision_bytes) for amount in row.bytes]
+        yield Line(f"last reading: {NAMES[row.category]}", (*cells, *_change(row.bytes, row.precision_bytes)))
 
 
 def _budget(rank: RankDiff) -> Iterator[Line]:
@@ -151,7 +153,7 @@ def _term(row: TermRow, value: Any) -> str:
         return number(value)
     if isinstance(value, float):
         return fraction(value)
-    return gib(value) if isinstance(value, int) else str(value)
+    return gib(value, row.precision) if isinstance(value, int) else str(value)
 
 
 def _changed_term(row: TermRow) -> tuple[str, ...]:
@@ -160,8 +162,8 @@ def _changed_term(row: TermRow) -> tuple[str, ...]:
     if row.delta is None:
         return (UNKNOWN,)
     if row.term in {"tokens", "bytes_per_token"}:
-        return (f"{row.delta:+,}",)
+        return (f"{row.delta:+,}{f' +- {row.precision:,}' if row.precision else ''}",)
     if isinstance(row.delta, float):
         before, after = (round(value, 6) for value in row.values)
         return (f"{'+' if after > before else '-'}{fraction(abs(after - before))}",)
-    return _change(row.values)
+    return _change(row.values, row.precision)

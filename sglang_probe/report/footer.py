@@ -11,6 +11,7 @@ from sglang_probe.events.names import NOT_YET_REASONS
 from sglang_probe.figures import counted, listed, number
 from sglang_probe.report.layout import paragraph
 from sglang_probe.report.legend import legend
+from sglang_probe.report.log_check import log_gaps
 from sglang_probe.report.outcome import process_name
 from sglang_probe.timeline.model import Degradation, Run
 
@@ -30,16 +31,20 @@ def run_footer(run: Run, width: int) -> list[Text]:
 
 def read_footer(report: ReadReport, width: int) -> list[Text]:
     """Return what reading the files found, said even when it is nothing."""
-    read = f"{counted(report.events, 'event')} in {counted(report.files, 'file')}"
+    events = f"{counted(report.events, 'event')} in {counted(report.files, 'file')}"
+    logs = f"{counted(report.log_lines, 'line')} of {counted(report.log_files, 'log')}"
+    read = " and ".join([events] * bool(report.files or not report.log_files) + [logs] * bool(report.log_files))
     if report.clean:
-        lines = paragraph(f"Read {read}; every line was a whole event.", width)
+        whole = "every line was a whole event" if not report.log_files else "nothing was cut off or had to be mended"
+        lines = paragraph(f"Read {read}; {whole}.", width)
     else:
         lines = paragraph(f"Read {read}, and found", width, style="bold")
     for loss in report.losses:
         lines += paragraph(_loss(loss), width, "  - ", "    ")
     if report.other_runs:
         beside = counted(report.other_runs, "other run lies", "other runs lie")
-        lines += paragraph(f"{beside} beside what is shown; give a run's own directory to see it.", width)
+        own = "directory, or its log," if report.log_files else "directory"
+        lines += paragraph(f"{beside} beside what is shown; give a run's own {own} to see it.", width)
     return lines
 
 
@@ -70,6 +75,7 @@ def _gaps(run: Run) -> Iterator[str]:
     for difference in run.provenance.differs:
         values = "; ".join(f"{value} ({listed(who, MANY)})" for value, who in difference.values.items())
         yield f"processes differ in {difference.key}: {values}"
+    yield from log_gaps(run)
     for skew in run.skew:
         sure = f", give or take {skew.uncertainty_s:.3f}" if skew.uncertainty_s is not None else ""
         yield f"the clock of {skew.host} is {skew.seconds:+.3f} s against {skew.against}'s{sure}"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from sglang_probe.figures import UNKNOWN, counted, listed
 from sglang_probe.report.layout import field, paragraph
+from sglang_probe.report.log_check import log_head
 from sglang_probe.report.outcome import MANY, headline, why
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.health import MISSING
@@ -41,6 +42,7 @@ def run_header(
     lines += field("ranks", _ranks(run), width)
     for path in where:
         lines += field("files", path, width)
+    lines += log_head(run, width)
     loudly = [] if run.health.ok else [said for said in run.health.says if not said.startswith(MISSING)]
     for loud in loudly:  # which ranks are missing the foot says, with the reason
         style = "bold red" if _is_blind(run) else "yellow"

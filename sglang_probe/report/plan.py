@@ -10,6 +10,7 @@ from rich.text import Text
 from sglang_probe.explain.plan.inputs import FLAGS
 from sglang_probe.explain.plan.model import Against, Change, Number, Plan, Source, Unit
 from sglang_probe.explain.plan.names import name_of
+from sglang_probe.explain.plan.precision import shown
 from sglang_probe.explain.scaling import RULES
 from sglang_probe.figures import UNKNOWN, added, counted, fraction, gib, number
 from sglang_probe.report.budget import worked
@@ -46,6 +47,8 @@ def _check(plan: Plan) -> str:
     """Whether the formula, with nothing changed, gives what the run had: what a plan stands on."""
     tokens = next((one.run for one in plan.numbers if one.name == "tokens"), None)
     had = f"the {number(_whole(tokens))} tokens that {plan.run.run_id} had"
+    if plan.replays and plan.run.source == "log":
+        return f"{had} are what memory was set to, within what the log's two decimals leave open"
     if plan.replays:
         return f"with nothing changed the formula gives exactly {had}"
     return f"with nothing changed the formula does NOT give {had}: the plan may be off as much"
@@ -54,6 +57,7 @@ def _check(plan: Plan) -> str:
 def _source(source: Source) -> str:
     where = f" in {source.failed_phase}" if source.failed_phase else ""
     version = f", SGLang {source.sglang_version}" if source.sglang_version else ""
+    version += ", read from its log" if source.source == "log" else ""
     launch = f", launch {source.launch + 1}" if source.launch else ""
     tightest = f"; {source.rank} is the tightest of {counted(source.ranks, 'rank')}"
     return f"{source.run_id}{launch} ({source.outcome}{where}{version}){tightest}"
@@ -114,7 +118,8 @@ def _table(numbers: Sequence[Number], width: int) -> Iterator[Text]:
     for one in numbers:
         figures = "".join(f"{_figure(one.unit, value):>{FIGURE}}" for value in (one.run, one.planned))
         basis = f"{one.basis}: {_title(one.rule)}" if one.rule is not None else one.basis
-        yield Text(f"{_name(one.name):<{NAME}}{figures}  {basis}")
+        far = f" +- {shown(one.unit, one.precision)}" if one.precision and one.planned is not None else ""
+        yield Text(f"{_name(one.name):<{NAME}}{figures}  {basis}{far}")
     reasons: dict[str, list[str]] = {}
     for one in numbers:
         if one.planned is None and one.says is not None:
@@ -144,7 +149,7 @@ def _against(rows: Sequence[Against], other: Source, width: int) -> Iterator[Tex
     yield Text(f"{'what (memory in GiB)':<{NAME}}{'predicted':>{FIGURE}}{'measured':>{FIGURE}}{'error':>{FIGURE}}")
     for one in rows:
         figures = (*(_figure(one.unit, value) for value in (one.predicted, one.measured)), _error(one))
-        yield Text(f"{_name(one.name):<{NAME}}" + "".join(f"{figure:>{FIGURE}}" for figure in figures))
+        yield Text(f"{_name(one.name):<{NAME}}" + "".join(f"{figure:>{FIGURE}}" for figure in figures) + _far(one))
 
 
 def _error(one: Against) -> str:
@@ -156,6 +161,10 @@ def _error(one: Against) -> str:
     if one.unit == "fraction":
         return f"{float(_figure(one.unit, one.predicted)) - float(_figure(one.unit, one.measured)) + 0:.4f}"
     return _figure(one.unit, one.error)
+
+
+def _far(one: Against) -> str:
+    return f"  +- {shown(one.unit, one.precision)}" if one.precision and one.error is not None else ""
 
 
 def _section(title: str, sentences: Sequence[str], width: int) -> list[Text]:

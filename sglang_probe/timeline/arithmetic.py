@@ -31,6 +31,24 @@ def floor_binds(budget: Budget) -> bool:
     return plain is not None and budget.slack_bytes is not None and abs(budget.slack_bytes - plain) >= SAME_BYTES
 
 
+def estimate_of(budget: Budget) -> int | None:
+    """Return by how much pre-load memory that a log printed may be off from SGLang's own; None where it is no estimate.
+
+    SGLang's own is (available - rest - deductions) / (1 - fraction), as exactly as these are known. Nothing gives
+    memory back before the weights, so SGLang's is no less than the printed one. Worked example: 0.005 GiB of available
+    memory and 0.011 of a rest told by its tokens, over 1 - 0.909, are 0.18 GiB.
+    """
+    if budget.pre_load_basis != "printed" or budget.pre_load_bytes is None:
+        return None
+    own = budget.precisions.get("pre_load_bytes", 0)
+    fraction, rest, available = budget.mem_fraction_static, budget.rest_bytes, budget.available_bytes
+    if fraction is None or rest is None or available is None or not 0 < fraction < 1 or budget.verified is None:
+        return math.ceil(own)
+    implied = (available - rest - sum(budget.deductions.values())) / (1 - fraction)
+    open_ = (budget.precisions.get("available_bytes", 0) + budget.precisions.get("rest_bytes", 0)) / (1 - fraction)
+    return max(math.ceil(implied + open_ - budget.pre_load_bytes), math.ceil(own))
+
+
 def is_capped(worker: Worker) -> bool:
     """Say whether --max-total-tokens limits a worker's KV cache, and not memory."""
     return worker.kv is not None and worker.kv.limited_by == "max_total_tokens"

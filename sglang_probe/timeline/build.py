@@ -22,6 +22,8 @@ from sglang_probe.timeline.labels import labels_of
 from sglang_probe.timeline.later import later_of
 from sglang_probe.timeline.liveness import ProcessId, is_alive
 from sglang_probe.timeline.logs import run_of
+from sglang_probe.timeline.logs.merged import Told
+from sglang_probe.timeline.logs.together import together
 from sglang_probe.timeline.model import Health, Missing, Process, Provenance, Run, Skew, Timeline
 from sglang_probe.timeline.outcome import Verdict, verdict
 from sglang_probe.timeline.process import mates_of, owner_of, process_of, reading_order
@@ -52,8 +54,8 @@ def build(
     with no_garbage_collection():
         unread = _unread(collected, beside)
         runs = [_run(run, alive, unread) for run in collected.runs]
-        runs += [run_of(log, assumed) for log in collected.logs]
-        return Timeline(runs=tuple(runs), read=collected.report)
+        logs = [Told(log, run_of(log, assumed)) for log in collected.logs]
+        return Timeline(runs=together(runs, logs), read=collected.report)
 
 
 def _unread(collected: Collected, beside: Beside) -> int:

@@ -15,12 +15,15 @@ from sglang_probe.collect.records import Int64, Rank, RankPart, Reading
 from sglang_probe.collect.report import ReadReport
 from sglang_probe.timeline.kv_model import Budget, FractionBasis, Kv, Pool, PreLoadBasis, State, Worker
 from sglang_probe.timeline.ledger_model import AsOf, Ledger, Neighbour, PreLoad, TotalSource
+from sglang_probe.timeline.log_model import Disagreement, LogCheck
 
 __all__ = [
     "Budget",
+    "Disagreement",
     "FractionBasis",
     "Kv",
     "Ledger",
+    "LogCheck",
     "Neighbour",
     "Pool",
     "PreLoad",
@@ -198,6 +201,8 @@ class Later(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str | None
     what: str
     kind: LaterKind = "error"
+    message: str | None = None
+    """The error's own words, where a log has them."""
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -322,6 +327,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     local_started: str | None = None
     """First and last stamp by the server's own clock, of a log, which names no zone."""
     local_ended: str | None = None
+    log_check: LogCheck | None = None
+    """The log that was merged into the events of this run, checked against them; None: there was none."""
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True, gc=False):

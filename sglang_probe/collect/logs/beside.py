@@ -24,20 +24,30 @@ class Sieve:
         self.events = self.bytes = 0
         """Lines that hold one, and their bytes."""
         self._head, self._stream, self._reader = head, stream, reader
-        self._rest = b""
+        self._lines = self._rest = b""
+        """Whole lines that come next, and the beginning of the one behind them."""
         self._line = 1
 
     def read(self, size: int, /) -> bytes:
-        """Return the next text: about `size` bytes, none at the end."""
+        """Return the next text, in whole lines: at most about `size` bytes, none at the end.
+
+        A line that a block cuts is returned by itself: to put it before the block would copy a megabyte for it.
+        """
         while True:
+            if self._lines:
+                lines, self._lines = self._lines, b""
+                return self._without_events(lines)
             block, self._head = self._head or self._stream.read(size), b""
             if not block:
                 rest, self._rest = self._rest, b""
                 return self._last(rest)
             cut = block.rfind(b"\n") + 1
             if cut:
-                lines, self._rest = self._rest + block[:cut], block[cut:]
-                return self._without_events(lines)
+                end = block.find(b"\n") + 1 if self._rest else 0
+                line, self._lines, self._rest = self._rest + block[:end], block[end:cut], block[cut:]
+                if line:
+                    return self._without_events(line)
+                continue
             self._rest += block
             if len(self._rest) > LONGEST_LINE_BYTES:  # no event: the text's reader knows what to do with it
                 rest, self._rest = self._rest, b""

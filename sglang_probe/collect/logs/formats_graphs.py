@@ -14,7 +14,7 @@ from typing import Final
 from sglang_probe.collect.logs.amount import NUMBER
 from sglang_probe.collect.logs.format import AVAIL, READERS, SECONDS, USED, Format, Values, count, gb, line
 
-_LIST: Final = re.compile(r"\b(?:bs|num_tokens)=\[([\d, ]{0,4000})\]")
+_LIST: Final = re.compile(r"\b(?:bs|num_tokens)=\[((?:\d{1,9}(?:, ?\d{1,9}){0,1000})?)\]")
 _STEP: Final = r"(?: \(step (?P<step__i>\d{1,6})\))?"
 
 

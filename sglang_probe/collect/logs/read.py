@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import BinaryIO, cast
 
 from sglang_probe.collect.logs.choose import told_apart
-from sglang_probe.collect.logs.entries import entries
-from sglang_probe.collect.logs.formats import NEEDLES, facts_of, is_whole
 from sglang_probe.collect.logs.join import Text, log_runs, servers
 from sglang_probe.collect.logs.model import LogRun
 from sglang_probe.collect.logs.split import Splitter
@@ -24,6 +22,9 @@ def read_text(
 
     Raises OSError where the stream does.
     """
+    from sglang_probe.collect.logs.entries import entries  # a command that reads events alone need not wait for these
+    from sglang_probe.collect.logs.formats import NEEDLES, facts_of, is_whole
+
     splitters: dict[Writer, Splitter] = {}
     facts = 0
     source = cast(BinaryIO, stream)  # only `read` is asked of it

@@ -7,6 +7,7 @@ rounding included, is `other`. Worked example, in GiB: pre-load 93.999 on both s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -26,13 +27,19 @@ REST_OF_WAY: Final = "idle_free"
 
 def arithmetic_of(baseline: Run, candidate: Run) -> Arithmetic | None:
     """Return the difference of the tightest ranks' budgets; None where one of them is not known."""
-    before, after = terms_of(baseline), terms_of(candidate)
+    mixed = (baseline.source == "log") != (candidate.source == "log")
+    before, after = terms_of(baseline, mixed=mixed), terms_of(candidate, mixed=mixed)
     if before is None or after is None:
         return None
+    before, after = _one_token(before, after)
     whole = after.rest - before.rest
-    pieces = list(_pieces(before, after))
+    pieces = [piece for piece in _pieces(before, after) if not _cannot_be_told(piece)]
     other = whole - sum(piece.delta_bytes for piece in pieces if piece.of is None)
-    pieces.append(Piece(part="other", delta_bytes=other, alone_rest_bytes=after.rest - other))
+    precision = _precision("rest", before, after)
+    left_open = None if precision is None else precision + sum(piece.precision_bytes or 0 for piece in pieces)
+    pieces.append(
+        Piece(part="other", delta_bytes=other, alone_rest_bytes=after.rest - other, precision_bytes=left_open)
+    )
     return Arithmetic(
         labels=(before.label, after.label),
         rest_bytes=(before.rest, after.rest),
@@ -40,7 +47,27 @@ def arithmetic_of(baseline: Run, candidate: Run) -> Arithmetic | None:
         tokens=(before.tokens, after.tokens),
         delta_tokens=less(after.tokens, before.tokens),
         pieces=tuple(_worth_it(list(_in_tokens(pieces, before, after)))),
+        precision_bytes=precision,
     )
+
+
+def _one_token(before: Terms, after: Terms) -> tuple[Terms, Terms]:
+    """Take the better known size of a token for both, where they are the same as far as their logs tell."""
+    sizes = sorted((one.precisions.get("token", 0), one.token) for one in (before, after) if one.token is not None)
+    if len(sizes) < 2 or not sizes[1][0] or abs(sizes[0][1] - sizes[1][1]) > sizes[0][0] + sizes[1][0]:
+        return before, after
+    return before._replace(token=sizes[0][1]), after._replace(token=sizes[0][1])
+
+
+def _precision(name: str, before: Terms, after: Terms, factor: float = 1.0) -> int | None:
+    """Return how far off the difference of a term may be: the errors add up; None where it is exact."""
+    known = before.precisions.get(name, 0) + after.precisions.get(name, 0)
+    return math.ceil(known * abs(factor)) or None
+
+
+def _cannot_be_told(piece: Piece) -> bool:
+    """Say whether a part is smaller than what its logs leave open."""
+    return piece.precision_bytes is not None and 0 < abs(piece.delta_bytes) <= piece.precision_bytes
 
 
 def _worth_it(pieces: Sequence[Piece]) -> Iterator[Piece]:
@@ -63,6 +90,7 @@ def _pieces(before: Terms, after: Terms) -> Iterator[Piece]:
         values=(before.fraction, after.fraction),
         delta_bytes=round(mean_pre_load * step),
         alone_rest_bytes=after.rest - round(after.pre_load * step),
+        precision_bytes=_precision("pre_load", before, after, step / 2),
     )
     whole = after.pre_load - before.pre_load
     yield Piece(
@@ -70,8 +98,10 @@ def _pieces(before: Terms, after: Terms) -> Iterator[Piece]:
         values=(before.pre_load, after.pre_load),
         delta_bytes=round(mean_fraction * whole),
         alone_rest_bytes=after.rest - round(after.fraction * whole),
+        precision_bytes=(precision := _precision("pre_load", before, after, mean_fraction)),
     )
-    yield from _of_the_way(before, after, mean_fraction)
+    if precision is None or abs(mean_fraction * whole) > precision:
+        yield from _of_the_way(before, after, mean_fraction)
     for name in {**before.taken, **after.taken}:
         yield from _taken(name, before, after)
 
@@ -83,7 +113,13 @@ def _taken(name: str, before: Terms, after: Terms) -> Iterator[Piece]:
         yield from [] if values == (None, None) else [Piece(part=name, values=values, note=UNKNOWN)]
         return
     changed = values[0] - values[1]
-    yield Piece(part=name, values=values, delta_bytes=changed, alone_rest_bytes=after.rest - changed)
+    yield Piece(
+        part=name,
+        values=values,
+        delta_bytes=changed,
+        alone_rest_bytes=after.rest - changed,
+        precision_bytes=_precision(name, before, after),
+    )
 
 
 def _of_the_way(before: Terms, after: Terms, mean_fraction: float) -> Iterator[Piece]:

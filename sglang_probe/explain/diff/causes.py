@@ -79,7 +79,7 @@ def budget_causes(
 
 def _is_small(piece: Piece) -> bool:
     tokens = piece.part == "bytes_per_token" and bool(piece.delta_tokens)
-    return abs(piece.delta_bytes) < SAME_ON_A_CARD and not tokens
+    return abs(piece.delta_bytes) < max(SAME_ON_A_CARD, (piece.precision_bytes or 0) + 1) and not tokens
 
 
 def _as_bytes(piece: Piece, found: Arithmetic) -> float:

@@ -96,7 +96,8 @@ def _only_noise(runs: Sequence[Run], found: Arithmetic) -> bool:
     signs = {rest > 0 for rest in found.rest_bytes}
     resized = any(piece.part == "bytes_per_token" and piece.delta_tokens for piece in found.pieces)
     limited = any(piece.part == "other" and abs(piece.delta_tokens or 0) > 1 for piece in found.pieces)
-    small = abs(found.delta_bytes) < SAME_ON_A_CARD and not resized and not limited
+    least = max(SAME_ON_A_CARD, (found.precision_bytes or 0) + 1)
+    small = abs(found.delta_bytes) < least and not resized and not limited
     return len(signs) == 1 and (on_a_cpu(runs) or small)
 
 
@@ -131,7 +132,7 @@ def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:
             yield f"{counted_noun(run.unread_files, 'file')} of {side.name} were not given"
         if run.outcome in {"starting", "unknown"}:
             yield f"how {side.name} ended is not known: {run.outcome_reason or run.outcome}"
-        if run.source != "events":
+        if run.source == "log":
             yield f"{side.name} was read from a log: figures of two decimals, and no provenance but the log's"
     if on_a_cpu(runs):
         yield "on a CPU the memory is a shared host's: costs are left out"

@@ -10,6 +10,7 @@ import msgspec
 
 from sglang_probe.explain.diff.arguments import field_of
 from sglang_probe.explain.diff.model import Arithmetic, Experiment, RankDiff, Row, Side
+from sglang_probe.explain.diff.precision import AS_FAR
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.ranks import by_label
 from sglang_probe.explain.diff.sides import last_free
@@ -114,6 +115,8 @@ class _Free(NamedTuple):
 
     where: str
     bytes: tuple[int, int]
+    precision: int | None = None
+    """How far off their difference may be, where a side was read from a log."""
 
 
 def _free(runs: tuple[Run, Run], sides: Sequence[Side]) -> _Free | None:
@@ -121,11 +124,12 @@ def _free(runs: tuple[Run, Run], sides: Sequence[Side]) -> _Free | None:
     name = sides[1].tightest
     ranks = [by_label(run).get(name) if name is not None else None for run in runs]
     before, after = (None if rank is None else last_free(rank) for rank in ranks)
+    precision = sum(side.precisions.get("free_bytes", 0) for side in sides) or None
     where = f"on {name}"
     if before is None or after is None:
         before, after = (side.free_bytes for side in sides)
         where = "on the fullest device"
-    return None if before is None or after is None else _Free(where, (before, after))
+    return None if before is None or after is None else _Free(where, (before, after), precision)
 
 
 class _Effect(NamedTuple):
@@ -178,4 +182,9 @@ def _effect(effect: _Effect, sign: int) -> str:
 
 def _beside(effect: _Effect) -> str:
     """What stays free at the end; how long single starts took is no effect."""
-    return "" if effect.free is None else f" (free at the end {effect.free.where} {change(*effect.free.bytes)} GiB)"
+    free = effect.free
+    if free is None:
+        return ""
+    if free.precision is not None and abs(free.bytes[1] - free.bytes[0]) <= free.precision:
+        return f" (free at the end {free.where} {AS_FAR})"
+    return f" (free at the end {free.where} {change(*free.bytes, free.precision)} GiB)"

@@ -50,7 +50,7 @@ def lack_of(runs: Sequence[Run]) -> Lack | None:
     speakers = [_speaker(run) for run in runs]
     best = min(speakers)
     if best == max(speakers):
-        events = all(run.source == "events" for run in runs)  # no log has a launcher's file
+        events = all(run.source != "log" for run in runs)  # no log has a launcher's file
         return Lack((), LAUNCHER) if best and events else None
     sides = (name for name, one in zip(names_of(len(runs)), speakers, strict=True) if one != best)
     return Lack(tuple(sides), SPEAKERS[best])

@@ -60,6 +60,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     bytes_per_token: int | None = None
     free_bytes: int | None = None
     """Free at the last reading, on the rank that has least."""
+    precisions: dict[str, int] = {}
+    """Number of this side -> how far off it may be, of a run read from a log; one that is not here is exact."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -91,6 +93,8 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     states: tuple[str | None, ...]
     cost_bytes: tuple[int | None, ...]
     delta_bytes: int | None = None
+    precision_bytes: int | None = None
+    """How far off the difference may be, where a side was read from a log; None: exact."""
 
 
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -99,6 +103,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     category: str
     bytes: tuple[int | None, ...]
     delta_bytes: int | None = None
+    precision_bytes: int | None = None
 
 
 class TermRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -107,6 +112,8 @@ class TermRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     term: str
     values: tuple[Any, ...]
     delta: float | int | None = None
+    precision: int | None = None
+    """How far off the difference may be, in the term's unit; None: exact."""
 
 
 class RankDiff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -132,6 +139,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     alone_rest_bytes: int | None = None
     """The candidate's rest, were this part alone as in the baseline."""
     note: str | None = None
+    precision_bytes: int | None = None
+    """How far off `delta_bytes` may be; None: exact."""
 
 
 class Arithmetic(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -144,6 +153,8 @@ class Arithmetic(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens: tuple[int | None, int | None] = (None, None)
     delta_tokens: int | None = None
     pieces: tuple[Piece, ...] = ()
+    precision_bytes: int | None = None
+    """How far off the difference of the rests may be, where a side was read from a log; None: exact."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -136,9 +136,12 @@ def _short(failed: Process, other: Process, label: str) -> Proof | None:
     if missing <= 0:
         return None
     held = _held(failed) - _held(other)
+    hold = f"other processes hold {gib(max(held, 0))} GiB more of its card"
+    if tenants_on(failed) is None and held <= 0:
+        hold = "who holds the rest of its card was not recorded"
     says = (
         f"{label} had {gib(step.free_before_bytes)} GiB free before {step.phase}, which takes"
-        f" {gib(same.cost_bytes)} on the other side; other processes hold {gib(max(held, 0))} GiB more of its card"
+        f" {gib(same.cost_bytes)} on the other side; {hold}"
     )
     return Proof(says, held >= missing)
 

@@ -73,6 +73,8 @@ def _of_sglang(runs: Sequence[Run]) -> Iterator[Row]:
 
 def _functions(runs: Sequence[Run]) -> Iterator[Row]:
     tables = [run.provenance.fingerprints for run in runs]
+    if any(run.source == "log" for run in runs):
+        return  # a log has none: that is no function that moved
     for name in sorted({name for table in tables for name in table}):
         values = tuple(table.get(name) for table in tables)
         why = MOVED if None in values else None
@@ -91,6 +93,8 @@ def _variables(runs: Sequence[Run]) -> Iterator[Row]:
 def _environment(run: Run) -> dict[str, str] | None:
     """Return the variables of a run; None where no process said which it had: all of them have one of the probe's."""
     made = run.provenance
+    if run.source == "log":
+        return None  # it prints none
     return made.environment if made.environment or made.versions else None
 
 

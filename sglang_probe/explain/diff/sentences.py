@@ -7,6 +7,7 @@ from typing import Final
 
 from sglang_probe.explain.diff.causes import part_name
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Experiment, LedgerRow, RankDiff, Row
+from sglang_probe.explain.diff.precision import AS_FAR, is_log
 from sglang_probe.explain.diff.printed import of_the_whole
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.wording import change, set_to, tenants_in_words, told
@@ -34,11 +35,12 @@ def sentences(
 ) -> Iterator[str]:
     """Yield all sentences of a pair; `tightest`: the candidate's; `whole`: nothing of a side was left out."""
     real = counted(rows)
+    far = f", {AS_FAR}" if any(is_log(run) for run in runs) else ""
     nothing = NOTHING if whole and not any(row.differs for row in rows) else NOTHING_COUNTS
     known = not any(run.outcome in UNKNOWN for run in runs)
     ended_alike = runs[0].outcome == runs[1].outcome
     if not real and not causes and not ranks and (ended_alike or not known):
-        yield nothing if known or ended_alike else f"{nothing}, as far as both were recorded"
+        yield f"{nothing}{far}" if known or ended_alike else f"{nothing}, as far as both were recorded"
         return
     leading = [cause.says for cause in causes if cause.explains or cause.part == "phase"]
     above = [*([experiment.says] if experiment else []), *leading]
@@ -71,7 +73,10 @@ def _tenants_are_named(rows: Sequence[Row], above: Sequence[str]) -> bool:
 
 def _cost(found: Arithmetic, above: Sequence[str]) -> Iterator[str]:
     """Yield what the budget changed by, and the parts that add up to it, where that is not said yet."""
-    before, after = (gib(rest) for rest in found.rest_bytes)
+    before, after = (gib(rest, found.precision_bytes) for rest in found.rest_bytes)
+    if found.precision_bytes is not None:
+        yield f"rest {before} -> {after} GiB, {change(*found.rest_bytes, found.precision_bytes)} GiB"
+        return
     parts = of_the_whole(found)
     said = f"rest {before} -> {after} GiB, {change(*found.rest_bytes)} GiB"
     if len(parts) == 1 and any(f"rest {before} -> {after} GiB" in one for one in above):
@@ -90,6 +95,10 @@ def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff], tightest: str | None
         return
     free, rank = max(changed, key=lambda one: (one[1].label == tightest, abs(one[0].delta_bytes or 0)))
     before, after = free.bytes
+    if free.precision_bytes is not None:
+        known = f"{gib(before, free.precision_bytes)} -> {gib(after, free.precision_bytes)} GiB"
+        yield f"free at the end on {rank.label}: {known}, {change(before or 0, after or 0, free.precision_bytes)} GiB"
+        return
     others = [row for row in rank.ledger if row.category != "free" and row.delta_bytes is not None]
     parts = list(_more_or_less(others, _milli(free)))
     of_it = f": {', '.join(parts)}" if parts else ""

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from sglang_probe.explain.diff.model import Side
 from sglang_probe.explain.diff.names import names_of
+from sglang_probe.explain.diff.precision import of_term
 from sglang_probe.explain.diff.ranks import target_of
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.timeline.arithmetic import token_bytes
-from sglang_probe.timeline.model import Budget, Process, Run
+from sglang_probe.timeline.model import Budget, Process, Run, Step
 from sglang_probe.timeline.processes import first_error, is_cpu, ranks_of
 
 
@@ -44,7 +45,17 @@ def _side(name: str, run: Run) -> Side:
         tokens=tokens_of(run),
         bytes_per_token=token_of(seat),
         free_bytes=min((one for one in free if one is not None), default=None),
+        precisions=_precisions(seat, ranks),
     )
+
+
+def _precisions(seat: Seat | None, ranks: Sequence[Process]) -> dict[str, int]:
+    """Return how far off the numbers of a run may be that was read from a log."""
+    terms = ("pre_load_bytes", "available_bytes", "rest_bytes", "bytes_per_token")
+    found = {} if seat is None else {term: of_term([seat.worker], term) for term in terms}
+    ends = [step for rank in ranks if (step := last_read(rank)) is not None]
+    found["free_bytes"] = max((step.precision_bytes or 0 for step in ends), default=0)
+    return {name: precision for name, precision in found.items() if precision}
 
 
 def error_of(run: Run) -> str | None:
@@ -77,8 +88,14 @@ def reached(budget: Budget, token: int | None) -> int | None:
 
 def last_free(rank: Process) -> int | None:
     """Return what was free at the last reading; on a CPU it is the host's and no number of the run."""
+    step = last_read(rank)
+    return None if step is None else step.free_bytes
+
+
+def last_read(rank: Process) -> Step | None:
+    """Return the step after which a card's free memory was read last."""
     if is_cpu(rank):
         return None
     ended = [step for step in rank.steps if step.depth == 0 and step.free_bytes is not None]
     known = ended or [step for step in rank.steps if step.free_bytes is not None]
-    return known[-1].free_bytes if known else None
+    return known[-1] if known else None

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sglang_probe.explain.diff.model import Row
 from sglang_probe.explain.diff.values import NOT_RECORDED, SAME_TENANT, near, same
+from sglang_probe.figures import GIB
 from sglang_probe.timeline.model import Device, Neighbour, Process, Run
 from sglang_probe.timeline.processes import is_cpu, last_ledger, ranks_of
 
@@ -94,7 +95,7 @@ def card_rows(runs: Sequence[Run]) -> Iterator[Row]:
     """Return what the cards are, and how many; on a CPU what is counted is the host."""
     for key, values in (
         ("name", [_counted(run, _name) for run in runs]),
-        ("total", [_counted(run, _total) for run in runs]),
+        ("total", _totals(runs)),
         ("count", [_count(run) for run in runs]),
         ("driver", [run.provenance.versions.get("driver") for run in runs]),
     ):
@@ -111,6 +112,21 @@ def fact(group: Any, key: str, values: Sequence[Any]) -> Row:
         counts=not unknown,
         why=NOT_RECORDED if unknown else None,
     )
+
+
+def _totals(runs: Sequence[Run]) -> list[Any]:
+    """Return the sizes of the cards; a log's, of two decimals, is that of the others where it may be."""
+    found = [_counted(run, _total) for run in runs]
+    exact = [one for one, run in zip(found, runs, strict=True) if run.source != "log" and isinstance(one, int)]
+    for place, run in enumerate(runs):
+        size = found[place]
+        if run.source == "log" and isinstance(size, int):
+            found[place] = next((one for one in exact if abs(one - size) <= HUNDREDTH), size)
+    return found
+
+
+HUNDREDTH: Final = GIB // 100
+"""Of a card's size, as torch's messages print it."""
 
 
 def _name(device: Device) -> Any:
@@ -133,5 +149,7 @@ def _count(run: Run) -> int | None:
     """Return how many cards the ranks have; None where some of them were not seen."""
     if run.missing or run.unread_files or not ranks_of(run):
         return None
+    if run.source == "log" and any(rank.device is None for rank in ranks_of(run)):
+        return None  # no log names a card
     devices = [(rank.host, rank.device) for rank in ranks_of(run) if rank.device is not None]
     return len({(host, "CPU" if device.kind == "cpu" else device.uuid or device.index) for host, device in devices})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from sglang_probe.explain.diff.precision import of_term
 from sglang_probe.explain.diff.sides import reached, token_of, tokens_of
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.timeline.arithmetic import floor_binds, less, plain_slack
@@ -36,10 +37,13 @@ class Terms(NamedTuple):
     """What the pre-load memory is what is left of: the card less each of these."""
     token: int | None
     tokens: int | None
+    precisions: dict[str, int]
+    """How far off pre_load, rest, weights and token may be, of a run read from a log."""
 
 
-def terms_of(run: Run) -> Terms | None:
-    """Return the terms of a run's tightest budget; None where one that decides is unknown or no number."""
+def terms_of(run: Run, *, mixed: bool = False) -> Terms | None:
+    """Return the terms of a run's tightest budget; None where one that decides is unknown or no number. `mixed`: events
+    are compared with a log."""
     seat = Subject(run).tightest
     if seat is None:
         return None
@@ -65,7 +69,15 @@ def terms_of(run: Run) -> Terms | None:
         way=_way(_least_pre_load(run, seat)),
         token=token,
         tokens=tokens_of(run),
+        precisions=_precisions(seat, mixed=mixed),
     )
+
+
+def _precisions(seat: Seat, *, mixed: bool) -> dict[str, int]:
+    pairs = {"pre_load": "pre_load_bytes", "rest": "rest_bytes", "token": "bytes_per_token"}
+    found = {name: of_term([seat.worker], term, mixed=mixed) for name, term in pairs.items()}
+    found["weights"] = seat.worker.weights_precision_bytes or 0
+    return {name: precision for name, precision in found.items() if precision}
 
 
 def _weights(seat: Seat) -> dict[str, int | None]:

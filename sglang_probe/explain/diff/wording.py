@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -163,9 +164,24 @@ def signed(figure: str) -> str:
     return figure if figure.startswith("-") else f"+{figure}"
 
 
-def change(before: int, after: int) -> str:
-    """Return what bytes changed by, in GiB, as it comes out of them as printed: 0.041 -> 0.085 is +0.044."""
-    return signed(added(after, -before))
+def change(before: int, after: int, precision: int | None = None) -> str:
+    """Return what bytes changed by, in GiB, as it comes out of them as printed: 0.041 -> 0.085 is +0.044.
+
+    `precision`: how far off the difference may be, in bytes; then that stands beside it: +0.04 +- 0.01.
+    """
+    if precision is None:
+        return signed(added(after, -before))
+    return f"{signed(gib(after - before, precision))} +- {gib_up(precision)}"
+
+
+def gib_up(precision: int) -> str:
+    """Return a precision in GiB, rounded up to the decimals that `gib` shows with it."""
+    decimals = 3 if precision * 1000 <= GIB else 2
+    return f"{math.ceil(max(precision - ROUNDED_UP, 1) * 10**decimals / GIB) / 10**decimals:.{decimals}f}"
+
+
+ROUNDED_UP: Final = 1 << 10
+"""More bytes than halves of a hundredth were rounded up by: two of them are 0.01 GiB, and no more."""
 
 
 def set_to(row: Row) -> str:

@@ -74,6 +74,8 @@ class After(NamedTuple):
     """At the end of the start."""
     beside: int | None = None
     """What else came after the budget."""
+    lumped: bool = False
+    """The request pool and attention are in `beside`: a log prints neither by itself."""
     reason: str | None = None
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from sglang_probe.explain.feasible import Bound, highest_of
@@ -13,7 +14,7 @@ from sglang_probe.explain.plan.ran_out import RanOut, ran_out_of
 from sglang_probe.explain.plan.server import Server, is_latent, server_of
 from sglang_probe.explain.plan.tenants import Own, Tenants, locals_of, tenants_of
 from sglang_probe.explain.reserve import Knobs, Variant, variant_of
-from sglang_probe.explain.scaling import EXTRA_WIDTH, MOST_SIZES, request_slots
+from sglang_probe.explain.scaling import EXTRA_WIDTH, MOST_SIZES, list_bytes, pool_bytes, request_slots
 from sglang_probe.explain.set_aside import RuleOfThumb, rule_of_thumb
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.explain.told import MOST_RANKS, Told, decode_sizes, knobs_of, largest_of, positive, text
@@ -184,7 +185,7 @@ def facts_of(run: Run) -> Facts:
         cap=told.count("max_total_tokens") or (None if target.kv is None else target.kv.max_total_tokens_given),
         page=after.page or told.count("page_size", most=MOST_SIZES) or 1,
         page_known=bool(after.page or told.count("page_size", most=MOST_SIZES)),
-        kv_dtype=(pool and pool.dtype) or _kv_dtype(told, process),
+        kv_dtype=(pool and pool.dtype and pool.dtype.removeprefix("torch.")) or _kv_dtype(told, process),
         model_dtype=_model_dtype(process),
         quantization=text(told.effective.get("quantization")),
         latent=is_latent(server.model_class) if pool is None else any(name in (pool.kind or "") for name in LATENT),
@@ -195,7 +196,7 @@ def facts_of(run: Run) -> Facts:
         slots_replay=True,
         chunk=told.count("chunked_prefill_size"),
         requests_given=told.count("max_running_requests"),
-        context=context or _context(after, told),
+        context=context or _context(after, told) or printed_count(run, "context_len"),
         context_given=context,
         on_cpu=is_cpu(process),
         verified=seat.budget.verified,
@@ -204,7 +205,11 @@ def facts_of(run: Run) -> Facts:
         ran_out=ran_out_of(subject),
     )
     whole = after._replace(beside=_beside(facts))
-    return facts._replace(after=whole, own=whole, slots_replay=_slots_replay(facts))
+    if run.source == "log" and after.requests is None and after.attention is None:
+        whole = after._replace(beside=_lump(facts), lumped=True)
+    whole = whole._replace(slots=whole.slots or printed_count(run, "max_running_requests"))
+    facts = facts._replace(after=whole, own=whole)
+    return facts._replace(slots_replay=_slots_replay(facts))
 
 
 def _torch(worker: Worker) -> int | None:
@@ -247,6 +252,24 @@ def _beside(facts: Facts) -> int | None:
     return facts.terms.available - sum(known) if len(known) == len(taken) else None
 
 
+def printed_count(run: Run, name: str) -> int | None:
+    """Return what a rank's last line of its start says of the server, of a log: the first rank alone prints it."""
+    roots = (step for process in run.processes for step in process.steps if step.parent is None)
+    found = (positive(step.attributes.get(name)) for step in roots)
+    return next((count for count in found if count is not None), None)
+
+
+def _lump(facts: Facts) -> int | None:
+    """What came after the budget and is neither pools, by their model, nor graphs: of a log, which prints no more."""
+    after, token = facts.after, facts.token
+    if after.free is None or not after.tokens or token is None or (after.graphs is None and not facts.graphs_first):
+        return None
+    pools = pool_bytes(after.tokens, facts.page, Fraction(token)) + list_bytes(after.tokens, facts.page)
+    graphs = 0 if facts.graphs_first else after.graphs_bytes or 0
+    late = facts.draft_weights if facts.has_draft and not facts.draft_first else 0
+    return None if late is None else facts.terms.available - pools - graphs - late - after.free
+
+
 def _seat(subject: Subject) -> Seat:
     if subject.tightest is None:
         raise NoBudget("it never came to a budget")
@@ -271,6 +294,7 @@ def _source(subject: Subject, seat: Seat) -> Source:
         outcome=run.outcome,
         failed_phase=run.failed_phase,
         sglang_version=run.provenance.sglang_version,
+        source=run.source,
         rank=seat.label,
         ranks=len(subject.seats),
     )

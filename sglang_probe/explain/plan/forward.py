@@ -109,8 +109,8 @@ def _outlook(frame: Frame, fraction: float) -> Outlook:
     tokens = None if profiled is None else _capped(frame, profiled)
     slots = _slots(frame, tokens) if tokens else None
     kv, requests = _pools(frame, tokens, deductions), _requests(frame, slots)
-    beside = _beside(frame)
-    taken = [kv, requests, facts.after.attention, beside]
+    beside = None if _pool_moved(frame, slots) else _beside(frame)
+    taken = [kv, beside] if facts.after.lumped else [kv, requests, facts.after.attention, beside]
     taken += [] if facts.graphs_first else [frame.graphs]
     taken += [frame.draft_weights] if facts.has_draft and not facts.draft_first else []
     known = [one for one in taken if one is not None]
@@ -147,6 +147,13 @@ def _outlook(frame: Frame, fraction: float) -> Outlook:
         activations=_activations(facts, frame.inputs),
         unbalanced=frame.unbalanced,
     )
+
+
+def _pool_moved(frame: Frame, slots: int | None) -> bool:
+    """Say whether the request pool would be another, where what it takes is not known by itself."""
+    after = frame.facts.after
+    other = None not in (slots, after.slots) and slots != after.slots
+    return after.lumped and (other or frame.inputs.context_length is not None)
 
 
 def _beside(frame: Frame) -> int | None:

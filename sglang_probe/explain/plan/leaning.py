@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sglang_probe.explain.plan.facts import Facts
+from sglang_probe.explain.plan.frame import turned_off
 from sglang_probe.explain.plan.inputs import FLAGS, Inputs
 from sglang_probe.explain.plan.model import Number
 from sglang_probe.explain.plan.names import name_of
@@ -42,6 +43,11 @@ def assumptions(facts: Facts, resolved: Resolved, numbers: Sequence[Number]) -> 
 def _of_run(facts: Facts) -> Iterator[str]:
     if facts.on_cpu:
         yield "the device is a CPU: its memory is the host's, and what its phases cost is noise of the host's"
+    if facts.source.source == "log":
+        yield (
+            f"{facts.source.run_id} is a log: what communication took, who else was on the cards, and what the request"
+            " pool and attention took by themselves are not in it"
+        )
     if facts.tenants.gone:
         yield (
             "another process that was on a card is gone since: what it held while the budget was made is in this run's"
@@ -89,6 +95,9 @@ def _of_inputs(facts: Facts, resolved: Resolved) -> Iterator[str]:
         yield f"--quantization: of what torch holds of the weights; {gib(beside)} GiB that their load took beside stay"
     if inputs.custom_all_reduce is True and facts.custom_all_reduce_bytes is None:
         yield "the custom all-reduce's cost was not measured in this run: the plan is without it, so a little high"
+    lost = turned_off(facts, inputs) and (facts.custom_all_reduce_bytes is None or facts.communicators_bytes is None)
+    if lost and facts.source.source == "log":
+        yield "what communication would give back is not known: the plan is without it, so low"
     if facts.tp == 1 and inputs.tp is not None:
         yield "one rank has no communicator and no custom all-reduce to measure: the plan is without them, so high"
     if inputs.draft is True:

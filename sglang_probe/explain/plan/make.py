@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sglang_probe.explain.phrases import mib
@@ -15,6 +15,7 @@ from sglang_probe.explain.plan.leaning import assumptions, repeated
 from sglang_probe.explain.plan.like import nothing_borrowed, with_like
 from sglang_probe.explain.plan.model import Against, CannotPlan, End, NoBudget, Number, Plan
 from sglang_probe.explain.plan.numbers import numbers_of, own_outlook
+from sglang_probe.explain.plan.precision import planned_from_logs
 from sglang_probe.explain.plan.ran_out import ran_out_of
 from sglang_probe.explain.plan.room import levers_of
 from sglang_probe.explain.plan.wishes import resolve
@@ -50,8 +51,16 @@ def plan(
     Raises:
         CannotPlan: the runs do not say enough; the text says what is missing.
     """
-    asked = inputs or Inputs()
     _refuse_both(wishes, against)
+
+    def made(runs: Sequence[Run | None]) -> Plan:
+        return _plan(inputs, wishes, runs[0] or run, runs[1], runs[2])
+
+    return planned_from_logs(made, (run, like, against))
+
+
+def _plan(inputs: Inputs | None, wishes: Wishes, run: Run, like: Run | None, against: Run | None) -> Plan:
+    asked = inputs or Inputs()
     facts, told = _planned_from(run, like)
     other = None if against is None else facts_of_or_refuse(against)
     theirs = inputs_of(facts, other) if other is not None else told
@@ -84,7 +93,7 @@ def plan(
         numbers=numbers,
         levers=levers,
         assumptions=(*notes, *assumptions(facts, resolved, numbers)),
-        against=() if other is None else tuple(_against(numbers, other)),
+        against=() if other is None else tuple(_against(numbers, other, lumped=facts.after.lumped)),
         other=None if other is None else other.source,
     )
 
@@ -145,12 +154,15 @@ def replays(facts: Facts) -> bool | None:
     return None if facts.tokens is None else own_outlook(facts).tokens == facts.tokens
 
 
-def _against(numbers: tuple[Number, ...], other: Facts) -> Iterator[Against]:
+def _against(numbers: tuple[Number, ...], other: Facts, *, lumped: bool) -> Iterator[Against]:
     """Put what the other run measured beside what was predicted."""
     theirs = {one.name: one.run for one in numbers_of(other, resolve(other, Inputs(), NOTHING))}
     for number in numbers:
+        measured = theirs.get(number.name, 0 if number.name in ABSENT else None)
+        if number.name == "else_after_bytes" and lumped != other.after.lumped:
+            measured = None  # of a log the request pool and attention are in it
         if number.name not in ASSUMED:
-            yield _beside(number, theirs.get(number.name, 0 if number.name in ABSENT else None))
+            yield _beside(number, measured)
 
 
 def _beside(number: Number, measured: int | float | None) -> Against:

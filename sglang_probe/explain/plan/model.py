@@ -8,6 +8,7 @@ import msgspec
 
 from sglang_probe.explain.model import Basis, Lever
 from sglang_probe.timeline.model import RunOutcome
+from sglang_probe.timeline.model import Source as RunSource
 
 SCHEMA: Final = "plan/1.0"
 
@@ -33,6 +34,10 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lowest: int | float | None = None
     """With `highest`, where the planned number is known only as a range: it is one end of it."""
     highest: int | float | None = None
+    precision: int | float | None = None
+    """How far off the planned one may be, where it comes from a log of two decimals; None: exact."""
+    run_precision: int | float | None = None
+    """The same of the run's."""
     basis: Basis
     """Of the planned one."""
     rule: str | None = None
@@ -80,6 +85,8 @@ class Against(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     measured: int | float | None = None
     error: int | float | None = None
     """predicted - measured."""
+    precision: int | float | None = None
+    """How far off the error may be, where a number comes from a log; None: exact."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -90,6 +97,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: RunOutcome
     failed_phase: str | None = None
     sglang_version: str | None = None
+    source: RunSource = "events"
     rank: str
     """The rank whose budget is the tightest."""
     ranks: int

@@ -56,6 +56,13 @@ AFTER: Final = frozenset({"kv", "slots", "requests", "attention", "graphs", "bes
 """What a run that stopped before has not measured itself."""
 OPTIONAL: Final = frozenset({"tenants", "draft_weights"})
 """Left out where there is none."""
+LOG_LACKS: Final = {
+    "custom_all_reduce": "a log does not print what communication took",
+    "communicators": "a log does not print what communication took",
+    "requests": "a log does not print it by itself: it is in the other use after the budget",
+    "attention": "a log does not print it by itself: it is in the other use after the budget",
+}
+"""Numbers that no log has, and why."""
 MOVES: Final = frozenset({"tp", "cuda_graph_max_bs", "max_running_requests", "context_length", "draft", "quantization"})
 """Inputs that may move what no rule moves."""
 
@@ -215,6 +222,9 @@ def _spare(facts: Facts, now: Outlook, planned: Outlook) -> Number:
 def _reason(facts: Facts, resolved: Resolved, field: str) -> str:
     """Say why a planned number is unknown."""
     frame, planned = resolved.frame, resolved.outlook
+    lacks = LOG_LACKS.get(field) if facts.source.source == "log" and planned.tokens != 0 else None
+    if lacks is not None:
+        return lacks
     if field == "custom_all_reduce":
         return "its buffers were not built in this run" if not facts.custom_all_reduce else "not measured in this run"
     if frame.context is None and frame.facts.context is not None and field in {"context", "requests", "free", "slots"}:
@@ -227,6 +237,4 @@ def _reason(facts: Facts, resolved: Resolved, field: str) -> str:
         return unknown_free(frame) if field != "concurrency" else "the context length was not recorded"
     if field in {"available", "slack", "rest", "before", "minimum"} and frame.available is None:
         return unknown_tokens(frame)
-    if field == "minimum":
-        return "a floor on the slack decides, not the fraction"
-    return "not recorded in this run"
+    return "a floor on the slack decides, not the fraction" if field == "minimum" else "not recorded in this run"

@@ -166,6 +166,8 @@ def unknown_free(frame: Frame) -> str:
         return "the model's own context length is not known: the run was given another"
     if frame.inputs.cuda_graph_max_bs is not None and not frame.facts.after.sizes:
         return "no decode graph was captured in this run, from which others could be scaled"
+    if frame.facts.after.lumped and frame.facts.after.beside is not None:
+        return "the request pool would be another, and a log does not print what it takes"
     return frame.facts.after.reason or "a cost after the budget was not measured"
 
 

@@ -32,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     devices.stray_context,
     tenants.two_servers,
     tenants.foreign_tenant,
+    logs.named_tenant,
     tenants.unlisted_memory,
     tenants.left_over,
     ranks.rank_spread,

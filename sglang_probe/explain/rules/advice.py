@@ -16,6 +16,7 @@ from sglang_probe.explain.oom import shortage_of, why_lowering_frees_nothing
 from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.rules.endings import PLENTY
 from sglang_probe.explain.rules.fraction import contradicts
+from sglang_probe.explain.rules.log_endings import last_free
 from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Subject
 from sglang_probe.figures import fraction, gib
@@ -80,17 +81,20 @@ def _lower(subject: Subject) -> Finding:
             return _finding(LOWER, f"The device was out of memory, and a lower fraction frees nothing here: {why}.")
         return _finding(LOWER, f"Right here: the device was out of memory. The static budget must give way{short}.")
     free = _free_at_error(subject)
+    when = " were free when it failed"
+    if free is None and subject.is_log:
+        free, when = last_free(subject), " were the last that was printed as free"
     lost = " and only reports a lost peer" if subject.run.lost_peer else ""
     if free is None or free < PLENTY:
-        amount = "What was free is not known" if free is None else f"{gib(free)} GiB were free"
+        amount = "What was free is not known" if free is None else f"{gib(free)} GiB{when}"
         says = (
             f"It says so at every exception of a capture: no diagnosis. {amount}: whether it was memory cannot be told."
         )
         return _finding(LOWER, says, "possible")
     return _finding(
         LOWER,
-        f"It says so at every exception of a capture: no diagnosis. This one is not about memory{lost}. {gib(free)} GiB"
-        " were free when it failed.",
+        f"It says so at every exception of a capture: no diagnosis. This one is not about memory{lost}."
+        f" {gib(free)} GiB{when}.",
     )
 
 

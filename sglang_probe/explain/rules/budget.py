@@ -9,6 +9,7 @@ from typing import Any
 from sglang_probe.explain.counterfactual import after_weights, given_back
 from sglang_probe.explain.feasible import Interval, at_least, at_most, interval_of
 from sglang_probe.explain.levers import levers_of, real_weights
+from sglang_probe.explain.log_tokens import bytes_of_token, seat_token
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.phrases import budget_formula, on_ranks
 from sglang_probe.explain.rules.fraction import contradicts
@@ -16,7 +17,6 @@ from sglang_probe.explain.rules.log_fraction import refuted
 from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Seat, Subject, label, labels
 from sglang_probe.figures import fraction, gib, number
-from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Budget, Process
 
 SAME_MINIMUM = 0.00005
@@ -38,11 +38,11 @@ def weights_exceed_budget(subject: Subject) -> Iterator[Finding]:
         ranks=labels([one.process for one in subject.negative]),
         says=f"{_says(subject, seat)}"
         f" {_direction(interval) if elsewhere is None else f'It follows from the above: {elsewhere}.'}",
-        numbers=_numbers(seat, interval),
+        numbers=_numbers(subject, seat, interval),
         formula=_formula(seat),
         lever=levers[0] if levers else None,
         levers=tuple(levers[1:]),
-        notes=tuple(_notes(seat, interval)),
+        notes=tuple(_notes(subject, seat, interval)),
         confidence="certain" if budget.verified and not _leans(interval) else "likely",
     )
 
@@ -152,7 +152,7 @@ def _formula(seat: Seat) -> str:
     )
 
 
-def _numbers(seat: Seat, interval: Interval | None) -> dict[str, Any]:
+def _numbers(subject: Subject, seat: Seat, interval: Interval | None) -> dict[str, Any]:
     budget = seat.budget
     numbers: dict[str, Any] = {
         name: getattr(budget, name)
@@ -161,7 +161,7 @@ def _numbers(seat: Seat, interval: Interval | None) -> dict[str, Any]:
     }  # fmt: skip
     if budget.precisions.get("rest_bytes"):
         numbers |= {"precision_bytes": budget.precisions["rest_bytes"]}
-    numbers |= {"weights_bytes": seat.worker.weights_bytes, "bytes_per_token": token_bytes(seat.worker)}
+    numbers |= {"weights_bytes": seat.worker.weights_bytes, "bytes_per_token": bytes_of_token(subject, seat)}
     if interval is not None:
         top = interval.highest
         numbers |= {
@@ -175,8 +175,9 @@ def _numbers(seat: Seat, interval: Interval | None) -> dict[str, Any]:
     return numbers
 
 
-def _notes(seat: Seat, interval: Interval | None) -> Iterator[str]:
-    budget, token = seat.budget, token_bytes(seat.worker)
+def _notes(subject: Subject, seat: Seat, interval: Interval | None) -> Iterator[str]:
+    budget, guess = seat.budget, seat_token(subject, seat) if subject.is_log else None
+    token = bytes_of_token(subject, seat)
     if interval is not None:
         room = f"{number(interval.tokens)} tokens just fit" if interval.tokens else "the cache is just empty"
         decimals = 4 if budget.precisions else 6
@@ -188,7 +189,9 @@ def _notes(seat: Seat, interval: Interval | None) -> Iterator[str]:
             )
         else:
             yield f"upper bound: {interval.highest.says}"
-    if token is None:
+    if guess is not None:
+        yield f"a token takes {guess.says}"
+    elif token is None:
         yield (
             "the bytes of a token are not known: SGLang raised before it computed them; `diff` and `plan"
             " --like` take them from a run that started"

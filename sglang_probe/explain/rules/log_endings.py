@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sglang_probe.explain.model import Confidence, Finding, Lever
-from sglang_probe.explain.not_memory import other_in, other_of
+from sglang_probe.explain.not_memory import Other, other_in, other_of
 from sglang_probe.explain.phrases import on_ranks
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
-from sglang_probe.figures import exception_type, gib
+from sglang_probe.figures import exception_type, gib, listed
 from sglang_probe.timeline.model import Failure, Process, Remark, Step
 
 ORDER: Final = ("dist.init", "weights.load", "kv.profile", "attention.init", "kv.pool", "graph.capture")
@@ -85,35 +85,53 @@ def not_memory_in_a_log(subject: Subject) -> Iterator[Finding]:
 
 def _raised(subject: Subject, failure: Failure) -> Finding:
     said = f"{failure.type or ''}: {failure.message or ''}"
-    other, free = other_in(said), _last_free(subject)
+    other, free = other_in(said), last_free(subject)
+    plenty = free is not None and free >= PLENTY
     said_first = f"It says: {next(iter((failure.message or '').splitlines()), 'without a message')[:300]}"
     where = f"{f' in {subject.run.failed_phase}' if subject.run.failed_phase else ''}{_on(subject)}"
-    room = "" if free is None else f" The last that was printed as free is {gib(free)} GiB."
+    room = "" if free is None else f" The last that was printed as free is {gib(free)} GiB{_verdict(plenty)}."
     if other is not None:
         says = f"{exception_type(failure.type)}{where} is about {other.what}: not the device's memory. {said_first}"
     elif subject.run.lost_peer:
-        says = f"The first error{where} only reports a lost peer: what ended that one is not in this text. {said_first}"
+        says = f"The first error{where} only reports a lost peer: what ended that one is not in this text."
+        says = f"{says}{_silent(subject)} {said_first}"
     else:
         says = f"{exception_type(failure.type)}{where}, and its words are not about memory.{room} {said_first}"
-    sure: Confidence = "certain" if other is not None else "likely" if (free or 0) >= PLENTY else "possible"
+    sure: Confidence = "certain" if other is not None else "likely" if plenty else "possible"
     return Finding(
         rule="not_memory",
         severity="error",
         ranks=() if subject.run.failed_label is None else (subject.run.failed_label,),
         says=says,
         numbers={"free_bytes": free, "exception": exception_type(failure.type), "what": other.name if other else None},
-        lever=Lever(says=(other and other.do) or f"read it as an error of its own{_raised_where(failure)}"),
+        lever=Lever(says=_do(subject, failure, other)),
         confidence=sure,
     )
 
 
-def _raised_where(failure: Failure) -> str:
+def _verdict(plenty: bool) -> str:
+    return ": not memory" if plenty else ", so little that a library may have run out of it silently"
+
+
+def _silent(subject: Subject) -> str:
+    """Name the ranks that printed no error: one of them ended first."""
+    silent = [label(one) for one in subject.ranks if not any(step.state == "error" for step in one.steps)]
+    if not silent or len(silent) == len(subject.ranks):
+        return ""
+    return f" {listed(silent, 4)} printed no error: look there first."
+
+
+def _do(subject: Subject, failure: Failure, other: Other | None) -> str:
+    if other is not None and other.do is not None:
+        return other.do
+    if subject.run.lost_peer:
+        return "look for the process that ended first: its last lines, and the host's log (dmesg -T, journalctl -k)"
     place = raised_at(failure)
-    return f": raised in {place}" if place else ""
+    return f"read it as an error of its own{f': raised in {place}' if place else ''}"
 
 
 def _died(subject: Subject) -> Finding:
-    run, free = subject.run, _last_free(subject)
+    run, free = subject.run, last_free(subject)
     room = "" if free is None else f" The last that was printed as free is {gib(free)} GiB."
     ended = next((remark for remark in run.remarks if remark.kind == "ended"), None)
     other = None if ended is None else other_in(ended.text)
@@ -186,7 +204,7 @@ def _on(subject: Subject) -> str:
     return "" if failed is None else f" on {failed}"
 
 
-def _last_free(subject: Subject) -> int | None:
+def last_free(subject: Subject) -> int | None:
     """Return the least that the ranks last printed as free: of the rank that failed, if one is named."""
     blamed = [one for one in subject.ranks if label(one) == subject.run.failed_label] or list(subject.ranks)
     known = [last for process in blamed if (last := _last_of(process.steps)) is not None]

@@ -7,7 +7,9 @@ from typing import Final
 
 from sglang_probe.explain.implied import Fraction, Implied, fraction_of, implied_of, looks_given
 from sglang_probe.explain.log_tokens import pool_step
-from sglang_probe.explain.model import Finding
+from sglang_probe.explain.model import Finding, Lever
+from sglang_probe.explain.oom import shortage_of
+from sglang_probe.explain.oom_message import shown
 from sglang_probe.explain.subject import Subject
 from sglang_probe.figures import counted, fraction, gib, number
 from sglang_probe.timeline.model import Process, Step
@@ -64,7 +66,7 @@ def _each(known: int, ranks: int) -> str:
 def implied_pre_load(subject: Subject) -> Iterator[Finding]:
     """What SGLang's tokens say of the pre-load memory, which no log prints as SGLang measured it."""
     implied = implied_of(subject)
-    if implied is None or implied.tokens <= 0 or looks_given(implied.tokens):
+    if subject.failed or implied is None or implied.tokens <= 0 or looks_given(implied.tokens):
         return
     told = fraction_of(subject, implied)
     if told is None:
@@ -136,4 +138,33 @@ def _by_fraction(implied: Implied) -> Finding:
             "`--assume mem_fraction_static=...` names the fraction, where you know the command",
         ),
         confidence="possible",
+    )
+
+
+def named_tenant(subject: Subject) -> Iterator[Finding]:
+    """Another process on the card that an out-of-memory error in a log names: a log lists no processes otherwise."""
+    shortage = shortage_of(subject) if subject.is_log else None
+    if shortage is None or not shortage.said.others:
+        return
+    said, short = shortage.said, shortage.short_bytes
+    held = sum(size for _, size in said.others)
+    names = ", ".join(f"pid {pid} holds {shown(size)}" for pid, size in said.others[:4])
+    card = "the card" if said.device is None else f"GPU {said.device}"
+    cause = short is not None and 0 < short <= held
+    would = f" Without it the {shown(shortage.wanted_bytes)} wanted would have been there." if cause else ""
+    yield Finding(
+        rule="foreign_tenant",
+        severity="error" if cause else "warning",
+        ranks=shortage.ranks,
+        says=f"{names} of {card}, as the error says: another process, and no rank of one server shares a card with"
+        f" another.{would}",
+        numbers={
+            "processes": [{"pid": pid, "bytes": size} for pid, size in said.others],
+            "held_bytes": held,
+            "short_by_bytes": short,
+            "precision_bytes": said.precision("wanted", "free"),
+        },
+        formula=f"{shown(short)} short <= {shown(held)} held by others" if cause and short is not None else None,
+        lever=Lever(gain_bytes=held, enough=cause, says="find out whose it is (nvidia-smi), or leave that card out"),
+        confidence="likely",
     )

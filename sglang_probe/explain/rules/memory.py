@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from sglang_probe.explain.feasible import highest_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.oom import FLOOR_DECIDES, UNKNOWN_PHASE, Shortage, shortage_of, why_lowering_frees_nothing
-from sglang_probe.explain.oom_message import OutOfMemory, parse, shown
+from sglang_probe.explain.oom_message import figures_of, numbers_of, parse, shown
 from sglang_probe.explain.others import Lists, lists_of
 from sglang_probe.explain.phrases import gpu, mib
 from sglang_probe.explain.set_aside import decode_max_bs, end_of_start, rule_of_thumb
@@ -102,16 +102,16 @@ def activation_reserve(subject: Subject) -> Iterator[Finding]:
 def later_errors(subject: Subject) -> Iterator[Finding]:
     """Out of memory after the server was ready."""
     for later in subject.run.later:
-        said = parse(later.what)
+        said = parse(f"{later.what}: {later.message or ''}")
         if said is not None:
             yield Finding(
                 rule="out_of_memory",
                 severity="error",
                 ranks=(later.label,) if later.label else (),
-                says=f"Out of memory after the server was ready{_in(later.phase)}. {_figures(said)}A run-time"
+                says=f"Out of memory after the server was ready{_in(later.phase)}. {figures_of(said)}A run-time"
                 " shortage: lower"
                 " --mem-fraction-static or --chunked-prefill-size, do not raise them",
-                numbers=_numbers(said),
+                numbers=numbers_of(said),
                 lever=Lever(flag="--mem-fraction-static", says="lower it by what was short, and some more"),
                 confidence="certain",
             )
@@ -128,8 +128,8 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
         rule=rule,
         severity="error",
         ranks=shortage.ranks,
-        says=f"Out of memory{where}. {_figures(said)}".rstrip(),
-        numbers=_numbers(said)
+        says=f"Out of memory{where}. {figures_of(said)}".rstrip(),
+        numbers=numbers_of(said)
         | {"failed_size": size, "free_bytes": step.free_bytes, "short_by_bytes": shortage.short_bytes},
         formula=None
         if shortage.short_bytes is None
@@ -140,42 +140,6 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
         notes=tuple(_notes(step, shortage)),
         confidence="certain",
     )
-
-
-def _figures(said: OutOfMemory) -> str:
-    """Say what the message says, with the decimals that it has."""
-    parts = []
-    if said.wanted is not None and said.free is not None:
-        short = f": short by {shown(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
-        parts.append(f"Wanted {shown(said.wanted)}, free {shown(said.free)}{short}.")
-    elif said.wanted is not None:
-        parts.append(f"Wanted {shown(said.wanted)}.")
-    if said.process is not None and said.allocated is not None and said.outside is not None:
-        cached = "" if said.unallocated is None else f" + {shown(said.unallocated)} in its cache"
-        parts.append(
-            f"The process holds {shown(said.process)}: {shown(said.allocated)} allocated by PyTorch{cached}, so"
-            f" {shown(said.outside)} are outside PyTorch (context, NCCL, libraries)."
-        )
-    elif said.allocated is not None:
-        cached = "" if said.unallocated is None else f" and {shown(said.unallocated)} in its cache"
-        parts.append(f"PyTorch has {shown(said.allocated)} allocated{cached}.")
-    if said.others:
-        parts.append(f"Others hold {', '.join(f'{shown(size)} (pid {pid})' for pid, size in said.others[:4])}.")
-    if said.allowed is not None:
-        parts.append(f"The process may hold {shown(said.allowed)} at most: a limit is set.")
-    return " ".join(parts) + (" " if parts else "")
-
-
-def _numbers(said: OutOfMemory) -> dict[str, Any]:
-    return {
-        "wanted_bytes": said.wanted,
-        "free_said_bytes": said.free,
-        "process_bytes": said.process,
-        "torch_allocated_bytes": said.allocated,
-        "torch_reserved_unallocated_bytes": said.unallocated,
-        "outside_torch_bytes": said.outside,
-        "precision_bytes": said.precision("process", "allocated", "unallocated") or said.precision("wanted", "free"),
-    }
 
 
 def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
@@ -209,7 +173,8 @@ def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
 def _load_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
     if shortage.step.phase != "weights.load" or shortage.pools_made:  # a draft that is loaded after the target's pools
         yield from _make_way(subject, shortage)
-    elif not any(one.kind == "foreign" for one in shortage.process.neighbours):  # what they hold comes first
+    elif not shortage.said.others and not any(one.kind == "foreign" for one in shortage.process.neighbours):
+        # what others hold comes first
         free = gib(shortage.step.free_before_bytes)
         says = f"the weights alone are more than the {free} GiB that were free: more devices, or quantized weights"
         yield Lever(flag="--tp", basis="unknown", says=says)

@@ -120,6 +120,7 @@ def _uneven(subject: Subject) -> Iterator[Place]:
             key = (step.phase, step.detail, step.worker)
             if (
                 step.free_bytes is not None
+                and step.free_bytes >= 0
                 and key not in known
                 and step.phase in {"dist.init", "weights.load", "kv.pool"}
             ):

@@ -150,7 +150,8 @@ def _root(seat: Seat, ending: Ending, steps: Sequence[Step]) -> Step:
     free = measured(capacity, "avail")
     last = next((step for step in reversed(steps) if step.ledger is not None), None)
     state: State = ending.state
-    tokens = None if capacity is None else capacity.count("max_total_num_tokens")
+    said = ("max_total_num_tokens", "max_running_requests", "context_len")
+    counts = {name: count for name in said if capacity is not None and (count := capacity.count(name)) is not None}
     root = Step(
         id=ROOT,
         parent=None,
@@ -162,7 +163,7 @@ def _root(seat: Seat, ending: Ending, steps: Sequence[Step]) -> Step:
         null_reason="the log does not print what was free when it began",
         state=state,
         failure=ending.failure,
-        attributes={} if tokens is None else {"max_total_num_tokens": tokens},
+        attributes=counts,
     )
     if last is None or last.ledger is None:
         return root

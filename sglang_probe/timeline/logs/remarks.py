@@ -77,6 +77,7 @@ def later_of(log: LogRun, ready_at: int | None) -> tuple[Later, ...]:
             pid=one.fact.entry.pid,
             phase=None,
             what=f"{one.failure.type or 'an error'} ({one.fact.entry.file} line {one.fact.entry.line})",
+            message=one.failure.message,
         )
         for one in troubles_of(log.facts)
         if one.position > ready_at

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from sglang_probe.collect.logs import Entry, entries
+from sglang_probe.collect.logs import Entry
+from sglang_probe.collect.logs.entries import entries
 from sglang_probe.collect.report import Tally
 
 RECORDED = Path(__file__).parents[2] / "data"

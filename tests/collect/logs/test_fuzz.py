@@ -54,7 +54,7 @@ def test_a_coverage_guided_fuzzer_finds_nothing(tmp_path: Path) -> None:
 
 def test_the_search_for_invented_numbers_would_find_one() -> None:
     """The check above can fail."""
-    from tests.collect.logs.invented import not_in_text  # noqa: PLC0415 - beside its only use
+    from tests.collect.logs.invented import not_in_text
 
     assert not_in_text(b"avail mem=21.73 GB", ["21.73"]) == []
     assert not_in_text(b"avail mem=21.73 GB", ["21.74"]) == ["21.74"]
