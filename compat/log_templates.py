@@ -23,6 +23,14 @@ class Slot(NamedTuple):
 
 Template: TypeAlias = tuple["str | Slot", ...]
 
+
+class Said(NamedTuple):
+    """One text of a source."""
+
+    raised: bool
+    """By an exception or an assertion; otherwise it is logged or printed."""
+    template: Template
+
 MOST_VARIANTS: Final = 24
 """Of one text: choices inside it multiply."""
 _LOGS: Final = frozenset(
@@ -37,13 +45,14 @@ _PERCENT: Final = re.compile(r"%(?:\((?P<name>\w+)\))?(?P<spec>[-+ #0]*[\d*]*(?:
 _BRACES: Final = re.compile(r"\{(?P<name>[^{}:!]*)(?:![rsa])?(?::(?P<spec>[^{}]*))?\}")
 
 
-def templates_of(source: str) -> Iterator[Template]:
+def templates_of(source: str) -> Iterator[Said]:
     """Yield every text that `source` logs, prints or raises. Raises SyntaxError."""
     tree = ast.parse(source)
     for scope, names in _scopes(tree):
         for node in _own(scope):
+            raised = isinstance(node, ast.Assert) or _called(node).endswith(_RAISES)
             for text in _said(node):
-                yield from _texts(text, names)
+                yield from (Said(raised, template) for template in _texts(text, names))
 
 
 Names: TypeAlias = Mapping[str, list[ast.expr]]
@@ -79,10 +88,19 @@ def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
     return found
 
 
+_RAISES: Final = ("Error", "Exception", "Exit")
+
+
+def _called(node: ast.AST) -> str:
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else str(getattr(node.func, "id", ""))
+
+
 def _said(node: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in _LOGS or name.endswith(("Error", "Exception", "Exit")):
+        name = _called(node)
+        if name in _LOGS or name.endswith(_RAISES):
             given = [one for one in node.args if not isinstance(one, ast.Starred)]
             given += [word.value for word in node.keywords if word.arg in {"desc", "msg", "message"}]
             for place, one in enumerate(given):

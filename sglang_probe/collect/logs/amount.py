@@ -1,6 +1,6 @@
 """Text -> Amount, exactly: a figure is read as the decimal that it is, and is good to half of its last unit.
 
-`21.73 GB` is 23332409999 bytes, good to 5368710: 21.73 x 2^30 rounded, and 0.005 x 2^30 rounded up.
+`21.73 GB` is 23332409836 bytes, good to 5368710: 21.73 x 2^30 rounded, and 0.005 x 2^30 rounded up.
 """
 
 from __future__ import annotations

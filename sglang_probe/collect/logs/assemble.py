@@ -179,7 +179,7 @@ class Assembler:
             if ahead.key != piece.key or ahead.prefix is not None:
                 between += 1
                 if between == 1 and place == 0 and self._is_torn(piece) and self._is_torn(ahead):
-                    self._contested = ahead if ahead.prefix and piece.prefix and ahead.prefix.ranks != piece.prefix.ranks else None
+                    self._contested = ahead if piece.entry(self._file).ranks != ahead.entry(self._file).ranks else None
                 if between > _MOST_BETWEEN or self._is_torn(ahead):
                     return
                 continue

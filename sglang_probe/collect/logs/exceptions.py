@@ -52,13 +52,13 @@ def exceptions_in(text: str, prefixed: bool) -> list[tuple[str, dict[str, Any]]]
     return [("exception", values), *memory_in([f"{one.type}: {one.message}" for one in chain])]
 
 
-def memory_in(messages: list[str]) -> list[tuple[str, dict[str, Any]]]:
+def memory_in(messages: list[str], *, raised: bool = True) -> list[tuple[str, dict[str, Any]]]:
     """Return what messages say of memory: each kind once, in the words of the first that has it."""
     found: list[tuple[str, dict[str, Any]]] = []
     short = next((said for message in messages if (said := no_memory(message))), None)
     if short is not None:
         found.append(("no_memory", short))
-    if any(is_out_of_memory(message) for message in messages):
+    if any(is_out_of_memory(message, raised=raised) for message in messages):
         found.append(("out_of_memory", {}))
     return found
 

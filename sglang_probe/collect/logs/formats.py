@@ -6,7 +6,7 @@ A row is found by its words alone, never by a version: two releases that print t
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sglang_probe.collect.logs import server_args
 from sglang_probe.collect.logs.exceptions import TRACEBACK, exceptions_in, memory_in
@@ -24,6 +24,10 @@ _GPU: Final = re.compile(r"\[gpu(?:_id)?=\d+\] ")
 """0.2 wrote the rank into the message."""
 MAX_TEXT: Final = 1 << 20
 """Characters of one entry that are looked at."""
+
+
+Said: TypeAlias = tuple[str, dict[str, Any]]
+"""A kind, and its values."""
 
 
 def facts_of(entry: Entry) -> tuple[Fact, ...]:
@@ -45,22 +49,29 @@ def _message(text: str) -> str:
     return _GPU.sub("", text[:MAX_TEXT].strip(), count=1) if text.startswith("[gpu") else text[:MAX_TEXT].strip()
 
 
-def _said(text: str, prefixed: bool) -> list[tuple[str, dict[str, Any]]]:
+def _said(text: str, prefixed: bool) -> list[Said]:
     arguments = server_args.arguments_in(text)
     if arguments is not None:
         return [("server_args", {"arguments": arguments})]
-    read = None if TRACEBACK in text else _read(text)
-    found = [] if read is None else [read[:2]]
-    if read is None or read[0] in {"imbalance", "ended"}:
-        found += exceptions_in(text, prefixed) or (memory_in([text]) if read is None else [])
-    if read is None or read[0] == "ended":
-        found += [] if any(kind in _MEMORY for kind, _ in found) else looks(text)
+    found = exceptions_in(text, prefixed)
+    if found:
+        inner = _read(text.partition(TRACEBACK)[0].strip()) or _read(found[0][1]["message"])
+        found += [inner[:2]] if inner is not None and inner[0] in _ALSO else []
+    else:
+        read = _read(text)
+        found = memory_in([text], raised=False) if read is None else [read[:2]]
+        if read is not None and read[0] not in _ALSO:
+            return found
+    if not any(kind in _MEMORY for kind, _ in found):
+        found += looks(text)
     if not found and prefixed:
         figures = figures_in(text)
         found = [] if figures is None else [("figures", figures)]
     return found
 
 
+_ALSO: Final = frozenset({"ended", "imbalance"})
+"""Kinds whose lines may say more than themselves, and may be an exception's message."""
 _MEMORY: Final = frozenset({"no_memory", "out_of_memory"})
 
 
@@ -78,7 +89,7 @@ NEEDLES: Final[tuple[bytes, ...]] = tuple(
         # starts, pools, capture, arguments
         "mem", "Mem", "Init ", "Load weight", "profiled value", "KV ", "SWAKVPool", "Update weights",
         "max_total_num_tokens", "Capture ", "cuda graph addresses", "llreduce", "ll Reduce", "ServerArgs(",
-        "server_args=", "GB", "GiB", "MiB", " MB",
+        "server_args=", "GB", "GiB", "MiB", "MB",
         # serving, arguments that change, ends
         " batch", "retract", "fired up", "nccl", "sglang version", "igquit", "SIG", "xit code", "igterm", "Graceful",
         "scheduler is dead", "Shutting down", "nitialization failed", "Killed", "atchdog", "prefill size",

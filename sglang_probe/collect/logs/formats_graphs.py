@@ -14,7 +14,8 @@ from typing import Final
 from sglang_probe.collect.logs.amount import NUMBER
 from sglang_probe.collect.logs.format import AVAIL, READERS, SECONDS, USED, Format, Values, count, gb, line
 
-_LIST: Final = re.compile(r"\b(?:bs|num_tokens)=\[((?:\d{1,9}(?:, ?\d{1,9}){0,1000})?)\]")
+_LIST: Final = re.compile(r"\b(?:bs|num_tokens)=\[([\d, ]{0,4000})\]")
+_STEP_OF: Final = re.compile(r"\bstep=(\d{1,6})\b")
 _STEP: Final = r"(?: \(step (?P<step__i>\d{1,6})\))?"
 
 
@@ -34,6 +35,9 @@ def _begun(groups: Mapping[str, str | None], values: Values) -> Values:
     sizes = _LIST.search(groups["_rest"] or "")
     if sizes:
         values["sizes"] = [int(part) for part in sizes[1].split(",") if part.strip()]
+    step = _STEP_OF.search(groups["_rest"] or "")
+    if step:
+        values["step"] = int(step[1])
     return values | {"graph": graph_of(values["what"])}
 
 

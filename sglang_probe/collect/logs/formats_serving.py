@@ -52,8 +52,8 @@ def _adjusted(needle: str, pattern: str, name: str) -> Format:
 
 
 ADJUSTED: Final[tuple[Format, ...]] = (
-    _adjusted("mem-fraction-static", r"Automatically reduce --mem-fraction-static to (?P<value__f>\d\.\d+) because"
-              r"[^\n]*", "mem_fraction_static"),
+    _adjusted("mem-fraction-static", r"Automatically reduce --mem-fraction-static to (?P<value__f>\d\.\d+)"
+              r" (?:and|because)[^\n]*", "mem_fraction_static"),
     _adjusted("mem-fraction-static", r"Multimodal model: Dynamically adjusted --mem-fraction-static from: [\d.]+ to:"
               r" (?P<value__f>\d\.\d+?)\.?\s*$", "mem_fraction_static"),
     _adjusted("adjust --mem-fraction-static", r"Automatically turn off --chunked-prefill-size and adjust"
@@ -76,7 +76,7 @@ ADJUSTED: Final[tuple[Format, ...]] = (
     _adjusted("swa_full_tokens_ratio to", r"Setting swa_full_tokens_ratio to (?P<value__f>\d+(?:\.\d+)?) [^\n]*",
               "swa_full_tokens_ratio"),
     _adjusted("prealloc size to", r"Symmetric memory is enabled, setting symmetric memory prealloc size to"
-              r" (?P<value__exact>\d+)GB[^\n]*", "SGLANG_SYMM_MEM_PREALLOC_GB_SIZE"),
+              rf" {count('value')}GB[^\n]*", "SGLANG_SYMM_MEM_PREALLOC_GB_SIZE"),
 )  # fmt: skip
 
 ENDS: Final[tuple[Format, ...]] = (
@@ -87,7 +87,7 @@ ENDS: Final[tuple[Format, ...]] = (
     line("ended", "exit code", "Child process unexpectedly failed with "
          rf"(?:an )?exit ?code[ =]{count('exit_code')}"
          rf"\.?(?: pid={count('pid')})?", _code, how="crash"),
-    line("ended", "exit code", rf"(?:RuntimeError: )?Rank \d+ scheduler died during initialization \(exit code:"
+    line("ended", "exit code", rf"Rank \d+ scheduler died during initialization \(exit code:"
          rf" {count('exit_code')}\)[^\n]*", _code, how="crash"),
     line("ended", "Exit code: ", rf"Exit code: {count('exit_code')}\s*$", _code, how="crash"),
     line("ended", "scheduler is dead", r"Rank \d+ scheduler is dead\.[^\n]*", how="crash"),

@@ -107,7 +107,7 @@ START: Final[tuple[Format, ...]] = (
          rf" max_running_requests={count('max_running_requests')}, context_len={count('context_len')}"
          rf"(?:, available_(?P<device>gpu|cpu)_mem={gb('avail')})?"),
     line("imbalance", "memory capacity is unbalanced",
-         r"(?:ValueError: |RuntimeError: )?The memory capacity is unbalanced\.(?: Some GPUs may be occupied by other"
+         r"The memory capacity is unbalanced\.(?: Some GPUs may be occupied by other"
          rf" processes\.)? ?(?:(?:pre_model_load_memory|min_per_gpu_memory)=(?P<least__gib>{NUMBER}),?"
          rf" local_gpu_memory=(?P<most__gib>{NUMBER})"
          rf"(?:,? local_gpu_memory \* 0\.9=-?[\d.e+-]+)?)?"),

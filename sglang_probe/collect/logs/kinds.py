@@ -62,6 +62,7 @@ KINDS: Final[dict[str, str]] = {
     "ended": "how (signal, child, killed, shutdown, crash), signal?, exit_code?, pid?",
     "not_memory": "what (see collect.logs.not_memory), message",
     "harmless": "what: a line that looks fatal and is not",
+    "figures": "what: the line, at most 200 characters; figures: list[Amount] (a figure of memory, no kind of its own)",
     "adjusted": (
         "name, value: SGLang changed an argument by itself and says so (mem_fraction_static, "
         "chunked_prefill_size, ...)"

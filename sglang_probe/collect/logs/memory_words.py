@@ -37,6 +37,12 @@ _DEVICE: Final = re.compile(
     r"|cudaMalloc\w* failed",
     re.IGNORECASE,
 )
+_LOGGED: Final = re.compile(
+    r"(?:CUDA|HIP|XPU|NPU|MUSA)(?: error:)? out of memory|OutOfMemoryError|Tried to allocate|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory|Failed to CUDA (?:calloc|malloc)"
+    r"|cudaMalloc\w* failed|failed \w* ?'out of memory'",
+)
+"""A line that is no exception may also advise how to avoid it."""
 _HOST: Final = re.compile(
     r"Cannot allocate memory|DefaultCPUAllocator|std::bad_alloc|MemoryError|out of resource: shared memory"
     r"|shared memory|/dev/shm|Bus error|host memory|cudaHostAlloc|cudaHostRegister|pinned memory",
@@ -59,8 +65,8 @@ def no_memory(text: str) -> dict[str, Any] | None:
     return found
 
 
-def is_out_of_memory(text: str) -> bool:
+def is_out_of_memory(text: str, *, raised: bool = True) -> bool:
     """Say whether the device's allocator, or a library of its vendor's, says that its memory ran out."""
-    if not _DEVICE.search(text) or _RETRACTED.search(text):
+    if not (_DEVICE if raised else _LOGGED).search(text) or _RETRACTED.search(text):
         return False
     return "Tried to allocate" in text or (no_memory(text) is None and _HOST.search(text) is None)

@@ -12,7 +12,7 @@ RANK_TOKENS: Final = ("DP", "PP", "ATTN_CP", "MOE_DP", "TP", "EP")
 
 
 class Amount(msgspec.Struct, frozen=True, gc=False):
-    """A figure as printed. `21.73 GB` is 23332409999 bytes, good to 5368710: SGLang says GB and means GiB."""
+    """A figure as printed. `21.73 GB` is 23332409836 bytes, good to 5368710: SGLang says GB and means GiB."""
 
     bytes: int
     precision_bytes: int

@@ -14,7 +14,8 @@ from typing import Any, Final
 from sglang_probe.events.redact import redact
 
 BEGIN: Final = re.compile(r"(?:server_args=)?(?:ServerArgs\(|(?<=server_args=)\{)")
-_TOKEN: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[()\[\]{},]|[^'"()\[\]{},]+""", re.DOTALL)
+_TOKEN: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[()\[\]{},'"]|[^'"()\[\]{},]+""", re.DOTALL)
+"""A quote alone is one that nothing closes: the text was cut in it."""
 _ENUM: Final = re.compile(r"<[\w.]+: (.*)>", re.DOTALL)
 _WORDS: Final = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 _PARTS: Final = {"(": ")", "[": "]", "{": "}"}
@@ -60,6 +61,8 @@ def _split(text: str, start: int) -> Iterator[str]:
     depth, begin = 0, start
     for match in _TOKEN.finditer(text, start):
         token = match[0]
+        if token in {"'", '"'}:
+            return
         if token in _PARTS:
             depth += 1
         elif token in ")]}":
@@ -75,6 +78,8 @@ def _split(text: str, start: int) -> Iterator[str]:
 def _end(text: str, start: int) -> int | None:
     depth = 0
     for match in _TOKEN.finditer(text, start):
+        if match[0] in {"'", '"'}:
+            return None
         if match[0] in _PARTS:
             depth += 1
         elif match[0] in ")]}":
