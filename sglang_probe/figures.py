@@ -91,14 +91,22 @@ def shares(parts: Sequence[int], start: int, end: int) -> list[str]:
     `start` - the sum of `parts` is `end` but for what is not known; the last decimal of a part may be off by one.
     Worked example: 139.797 - 0.512 - 0.092 - 0.883 - 0.033 + 0.002 is 138.279, and 138.280 is left: 0.882 is printed.
     """
-    cut = [count * 1000 // GIB for count in parts]
-    rest = thousandths(start) - thousandths(end) - sum(cut)
-    by_remainder = sorted(range(len(parts)), key=lambda place: -(parts[place] * 1000 % GIB))
+    per_gib = 10 ** _DECIMALS.get()
+    cut = [count * per_gib // GIB for count in parts]
+    rest = last_places(start) - last_places(end) - sum(cut)
+    by_remainder = sorted(range(len(parts)), key=lambda place: -(parts[place] * per_gib % GIB))
     for place in by_remainder[: max(rest, 0)]:
         cut[place] += 1
-    return [f"{one / 1000:.3f}" if one else "0.000" for one in cut]
+    return [of_last_places(one) for one in cut]
 
 
-def thousandths(count: int) -> int:
-    """Return bytes as thousandths of a GiB, as `gib` rounds them."""
-    return round(float(f"{count / GIB:.3f}") * 1000)
+def last_places(count: float) -> int:
+    """Return bytes as units of the last decimal that `gib` prints, rounded as it rounds: thousandths of a GiB."""
+    places = _DECIMALS.get()
+    return round(float(f"{count / GIB:.{places}f}") * 10.0**places)
+
+
+def of_last_places(units: int) -> str:
+    """Return such units as `gib` prints them: 1234 is `1.234`."""
+    places = _DECIMALS.get()
+    return f"{units / 10**places:.{places}f}"

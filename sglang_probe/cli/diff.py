@@ -23,6 +23,7 @@ from sglang_probe.cli.given import add_assume, assumed
 from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
 from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
 from sglang_probe.explain.diff.compare import compare
+from sglang_probe.explain.engine import as_printed
 from sglang_probe.report.diff import diff_text, read_lines
 from sglang_probe.timeline import Timeline, build
 from sglang_probe.timeline.model import Run
@@ -49,11 +50,12 @@ def run(args: argparse.Namespace) -> int:
     refuse_unused(told, collected)
     timelines = [build(one, assumed=told) for one in collected]
     runs = [_only(path, timeline) for path, timeline in zip(paths, timelines, strict=True)]
-    found = compare(runs, everything=args.all)
-    if args.format == "json":
-        emit_json(found)
-        return 0
-    emit(diff_text(found, page_width(), colour=wants_colour()))
+    with as_printed(runs):
+        found = compare(runs, everything=args.all)
+        if args.format == "json":
+            emit_json(found)
+            return 0
+        emit(diff_text(found, page_width(), colour=wants_colour()))
     emit(read_lines(timelines, [side.name for side in found.sides], page_width()))
     return 0
 

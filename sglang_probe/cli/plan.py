@@ -27,6 +27,7 @@ from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.given import add_assume, assumed, fraction, number
 from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
 from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
+from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import CannotPlan
@@ -82,14 +83,15 @@ def run(args: argparse.Namespace) -> int:
     refuse_unused(told, collected.values())
     runs = {what: _one(build(one, assumed=told).runs, what) for what, one in collected.items()}
     like, against = runs.get("--like"), runs.get("--against")
-    try:
-        made = plan(runs["PATH"], _inputs(args), wishes, like=like, against=against)
-    except CannotPlan as error:
-        raise BadUse(str(error)) from error
-    if args.format == "json":
-        emit_json(made)
-    else:
-        emit(plan_text(made, page_width(), colour=wants_colour()))
+    with as_printed(runs.values()):
+        try:
+            made = plan(runs["PATH"], _inputs(args), wishes, like=like, against=against)
+        except CannotPlan as error:
+            raise BadUse(str(error)) from error
+        if args.format == "json":
+            emit_json(made)
+        else:
+            emit(plan_text(made, page_width(), colour=wants_colour()))
     held = [made.starts, *(wish.holds for wish in made.wishes)]
     return 1 if False in held else 0
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +32,7 @@ def explain(timeline: Timeline, wanted_tokens: int = 0) -> Explanation:
 
 def _findings(run: Run, wanted_tokens: int) -> RunFindings:
     subject = Subject(run, wanted_tokens)
-    with decimals(OF_A_LOG) if subject.is_log else nullcontext():
+    with as_printed((run,)):
         found = [finding for rule in RULES for finding in rule(subject)]
         if not any(finding.severity == "error" for finding in found):
             found = [*LAST(subject), *found]
@@ -47,6 +47,11 @@ def _findings(run: Run, wanted_tokens: int) -> RunFindings:
         failed_phase=run.failed_phase,
         findings=tuple(msgspec.structs.replace(one, doc=f"{DOC}#{anchor(one)}") for one in found),
     )
+
+
+def as_printed(runs: Iterable[Run]) -> AbstractContextManager[None]:
+    """Print GiB as what is shown bears: with two decimals where one of the runs is a log's."""
+    return decimals(OF_A_LOG) if any(run.source == "log" for run in runs) else nullcontext()
 
 
 def _precisions(run: Run) -> Iterator[int]:

@@ -13,7 +13,7 @@ import math
 from typing import Final, NamedTuple
 
 from sglang_probe.catalogue.default_fraction import defaults, releases_with
-from sglang_probe.explain.log_tokens import TokenSize, seat_token
+from sglang_probe.explain.log_tokens import TokenSize, seat_token, sharing
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.figures import GIB
 from sglang_probe.timeline.arithmetic import is_capped
@@ -103,7 +103,7 @@ def fraction_of(subject: Subject, implied: Implied) -> Fraction | None:
     budget = implied.seat.budget
     if budget.mem_fraction_static is not None and 0 < budget.mem_fraction_static < 1:
         return Fraction(budget.mem_fraction_static, budget.mem_fraction_static_reason or "", False)
-    tensor = max(len(subject.ranks), 1)
+    _, tensor = sharing(subject)
     fitting = [value for value in defaults(tensor) if _may_be(implied, value)]
     if len(fitting) != 1 or not _is_of_old(implied):
         return None

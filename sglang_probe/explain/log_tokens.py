@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from sglang_probe.catalogue.models import Guess, bytes_per_token
 from sglang_probe.explain.model import Basis
 from sglang_probe.explain.subject import Seat, Subject
+from sglang_probe.explain.told import positive
 from sglang_probe.figures import number
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Process, Step, Worker
@@ -87,6 +88,8 @@ def _guess(subject: Subject, worker: Worker, least: float | None, most: float | 
     if not subject.is_log or known is None or known.model_class is None or known.weights_bytes is None:
         return None
     world, heads = sharing(subject)
+    if world == 1 and least is None and positive(subject.effective("tp_size")) is None:
+        return None  # one rank of how many?
     dtype = subject.effective("kv_cache_dtype")
     return bytes_per_token(
         known.model_class,
@@ -99,10 +102,14 @@ def _guess(subject: Subject, worker: Worker, least: float | None, most: float | 
 
 
 def sharing(subject: Subject) -> tuple[int, int]:
-    """Return how many ranks hold one copy of the weights, and how many share its heads, by the ranks' labels.
+    """Return how many ranks hold one copy of the weights, and how many share its heads, by arguments or else labels.
 
     Data-parallel attention numbers TP through (`DP1 TP5`), and a copy is spread over all; replicas each begin at TP0.
     """
+    tensor, replicas = positive(subject.effective("tp_size")), positive(subject.effective("dp_size"))
+    if tensor is not None:
+        groups_of_heads = (replicas or 1) if subject.effective("enable_dp_attention") is True else 1
+        return tensor, max(1, tensor // groups_of_heads)
     by_dp: defaultdict[int, set[int]] = defaultdict(set)
     for process in subject.ranks:
         told = {name: int(count) for name, count in _LABEL.findall(process.label or "")}

@@ -105,6 +105,10 @@ def taken_after(seat: Seat) -> int | None:
 
 
 def end_of_start(process: Process) -> int | None:
-    """Return what was free when `scheduler.init` had ended well; None where it has not."""
+    """Return what was free when `scheduler.init` had ended well; None where it has not. In a log the first rank alone
+    prints it: of another it is what was free after its last phase."""
     roots = [step for step in process.steps if step.phase == "scheduler.init" and step.state == "ok"]
-    return roots[-1].free_bytes if roots else None
+    if not roots or roots[-1].free_bytes is not None:
+        return roots[-1].free_bytes if roots else None
+    printed = [step.free_bytes for step in process.steps if step.precision_bytes and step.phase == "graph.capture"]
+    return printed[-1] if printed else None

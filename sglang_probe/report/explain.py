@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from datetime import datetime
 from typing import Final
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from sglang_probe.explain.engine import OF_A_LOG
+from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.model import Explanation, Finding, Lever, RunFindings
 from sglang_probe.explain.phrases import signed
 from sglang_probe.explain.titles import TITLES
-from sglang_probe.figures import decimals, listed, number
+from sglang_probe.figures import listed, number
 from sglang_probe.report.footer import read_footer
 from sglang_probe.report.header import STYLES, run_name
 from sglang_probe.report.layout import WIDTH, field, page, paragraph
@@ -47,7 +46,7 @@ def explain_text(
         several = run.launch > 0 or launches[run.run_id] > 1
         parts.append(_head(run, width, now, several))
         size = world_size(run)
-        with decimals(OF_A_LOG) if run.source == "log" else nullcontext():
+        with as_printed((run,)):
             parts += [_finding(finding, width, size) for finding in findings.findings]
         if not findings.findings:
             parts.append(paragraph(_nothing(findings), width))

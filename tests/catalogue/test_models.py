@@ -14,8 +14,8 @@ GIB = 1 << 30
 
 @pytest.mark.parametrize(("model_class", "gib", "tp", "dtype", "expected", "model"), [
     ("LlamaForCausalLM", 756.0, 16, "auto", 126 * 1 * 128 * 2 * 2, "Llama-3.1-405B"),
-    ("DeepseekV3ForCausalLM", 8 * 90.07, 8, "bfloat16", 61 * (512 + 64) * 2, "DeepSeek-V3"),
-    ("DeepseekV3ForCausalLM", 8 * 166.59, 1, "auto", 61 * (512 + 64) * 2, "DeepSeek-V3"),
+    ("DeepseekV3ForCausalLM", 8 * 90.07, 8, "bfloat16", 61 * (512 + 64) * 2, "DeepSeek-V3 or Kimi-K2"),
+    ("DeepseekV3ForCausalLM", 8 * 166.59, 1, "auto", 61 * (512 + 64) * 2, "DeepSeek-V3 or Kimi-K2"),
     ("DeepseekV3ForCausalLM", 29.9, 1, "auto", 27 * (512 + 64) * 2, "Moonlight-16B"),
     ("LlamaForCausalLM", 2 * 65.9, 2, "fp8_e5m2", 80 * 4 * 128 * 2, "Llama-2-70B or Llama-3-70B"),
     ("Gemma2ForCausalLM", 50.7, 1, "torch.bfloat16", 46 * 16 * 128 * 2 * 2, "Gemma-2-27B"),

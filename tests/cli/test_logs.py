@@ -84,7 +84,8 @@ def test_of_a_cut_off_archive_what_is_whole_is_read_and_the_rest_is_missed(probe
 
     assert 0 == shown.returncode
     assert "outcome   READY" in shown.stdout
-    assert "1 x a compressed file could not be read to its end (car.log.gz: it is cut off)" in " ".join(shown.stdout.split())
+    said = " ".join(shown.stdout.split())
+    assert "1 x a compressed file could not be read to its end (car.log.gz: it is cut off)" in said
 
 
 def test_standard_input_may_be_compressed(tmp_path: Path) -> None:

@@ -96,10 +96,10 @@ def _one_server(start: Start, server: Server) -> str:
     if start.arguments is not None and given:
         nodes = all(are_nodes(start.arguments, one) for one in given)
         return f"node {start.arguments.get('node_rank')} is in {_place(start)}" if nodes else ""
-    apart = _labelled(start) and all(_labelled(one) for one in server.starts)
+    apart = all(_labelled(one) or not one.ranks for one in (start, *server.starts))
     same_file = any(start.file == one.file for one in server.starts)
-    launcher = same_file and (not start.ranks or not taken) and (start.arguments is not None or bool(given))
-    if (apart or launcher) and (start.ranks or taken):
+    launched = same_file and (start.arguments is not None or bool(given))  # by one writer, whose ranks are others
+    if apart and ((start.ranks and taken) or (launched and (start.ranks or taken))):
         who = listed([_label(rank) for rank in start.ranks] or ["the launcher"], SHOWN)
         return f"lines of {who} are by {_place(start)}"
     return ""
@@ -194,7 +194,7 @@ def _log_run(server: Server, name: str, found: Sequence[Server], known: dict[str
         lines=ends - begins + 1,
         starts=len(mates) + text.left_out,
         sources=tuple(dict.fromkeys(start.source for start in server.starts if start.source)),
-        notes=(*_cuts(mates, text), *server.how, *(note for start in server.starts for note in _gaps(start))),
+        notes=(*_cuts(mates, text), *server.how, *_gaps(server)),
     )
 
 
@@ -221,16 +221,23 @@ def _cuts(mates: Sequence[Start], text: Text) -> list[str]:
     notes = [f"{name} is in reverse order, the newest first, and was turned round"] if text.reversed else []
     if text.left_out:
         notes.append(f"of {name} the last {counted(len(mates), 'start')} are kept, {text.left_out:,} before are not")
+    others = {start.source for start in text.starts if start.source and not start.is_server and start.facts}
+    others -= {mate.source for mate in mates}
+    if others:
+        notes.append(f"what {listed(sorted(map(str, others)), SHOWN)} wrote in {name} is no server's and is left out")
     if len(mates) < 2:
         return notes
     extents = [_extent(mate, mates, text) for mate in mates]
+    several = len({(mate.source, mate.host) for mate in mates}) > 1
     pieces = [
-        f"lines {begins:,}-{ends:,}{f' ({mate.why})' if mate.why else ''}{f' by {mate.source}' if mate.source else ''}"
+        f"lines {begins:,}-{ends:,}{f' ({mate.why})' if mate.why else ''}{f' by {_place(mate)}' if several else ''}"
         for mate, (begins, ends) in zip(mates, extents, strict=True)
     ]
     return [*notes, f"{name} holds {counted(len(mates), 'start')}: {listed(pieces, SHOWN)}"]
 
 
-def _gaps(start: Start) -> list[str]:
-    gone = f"{_place(start)} does not hold the server's beginning: no server_args"
-    return [*([gone] if start.arguments is None else []), *start.cut_away()]
+def _gaps(server: Server) -> list[str]:
+    """Say what is missing at the beginning, and between."""
+    whole = any(start.arguments is not None for start in server.starts)
+    gone = [] if whole else [f"{_place(server.first)} does not hold the server's beginning: no server_args"]
+    return gone + [note for start in server.starts for note in start.cut_away()]

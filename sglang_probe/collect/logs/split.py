@@ -108,7 +108,7 @@ def _is_other(arguments: dict[str, Any], current: Start) -> bool:
         return bool(current.ranks) or current.ready or current.over or current.failed
     if arguments == current.arguments:
         return bool(current.ranks) or current.over or current.failed
-    return not are_nodes(arguments, current.arguments)
+    return not are_nodes(arguments, current.arguments) or arguments.get("node_rank") in current.nodes
 
 
 def are_nodes(one: dict[str, Any], other: dict[str, Any]) -> bool:

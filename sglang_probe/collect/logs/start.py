@@ -43,6 +43,8 @@ class Start:
         self.why = why
         """Why the text was cut before it; empty for the first."""
         self.arguments: dict[str, Any] | None = None
+        self.nodes: set[Any] = set()
+        """The node ranks in the arguments that were printed."""
         self.ranks: dict[Ranks, Rank] = {}
         self.settled: set[int | None] = set()
         """The data-parallel ranks that have printed their totals; None without such."""
@@ -134,7 +136,9 @@ class Start:
         """Note how far the server and the rank came."""
         kind = fact.kind
         if kind == "server_args":
-            self.arguments = self.arguments or fact.values.get("arguments") or {}
+            arguments = fact.values.get("arguments") or {}
+            self.arguments = self.arguments or arguments
+            self.nodes.add(arguments.get("node_rank"))
         elif kind == "ready":
             self.ready = True
         elif kind == "capacity":

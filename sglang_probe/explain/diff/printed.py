@@ -8,16 +8,16 @@ from sglang_probe.explain.diff.arithmetic import REST_OF_WAY, WHOLE
 from sglang_probe.explain.diff.model import Arithmetic, Piece
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
 from sglang_probe.explain.diff.wording import signed
-from sglang_probe.figures import fraction, gib, thousandths
+from sglang_probe.figures import GIB, fraction, gib, last_places, of_last_places
 
 FAR: Final = 2
-"""Thousandths of a GiB by which a product of printed figures may differ from the part itself."""
+"""Units of the last decimal by which a product of printed figures may differ from the part itself."""
 FINE: Final = 64 << 20
 """Bytes from which a share is known to five decimals."""
 
 
 class Printed(NamedTuple):
-    """Thousandths of a GiB by part: those that are not below another add up to the whole, with the rounding."""
+    """Units of the last decimal, by part: those that are not below another add up to the whole, with the rounding."""
 
     parts: dict[str, int]
     products: dict[str, str]
@@ -32,8 +32,8 @@ class Printed(NamedTuple):
 
 
 def with_sign(count: int) -> str:
-    """Return thousandths of a GiB as GiB with a sign."""
-    return signed(f"{count / 1000:.3f}")
+    """Return units of the last decimal as GiB with a sign."""
+    return signed(of_last_places(count))
 
 
 def printed(found: Arithmetic) -> Printed:
@@ -60,12 +60,12 @@ def printed(found: Arithmetic) -> Printed:
 
 
 def _changed(before: int, after: int) -> int:
-    return thousandths(after) - thousandths(before)
+    return last_places(after) - last_places(before)
 
 
 def _figure(piece: Piece, found: Arithmetic) -> tuple[str, int]:
     """Return the factors of a part, where it is a product, and what it comes to."""
-    own = thousandths(piece.delta_bytes)
+    own = last_places(piece.delta_bytes)
     factors = _factors(piece, found)
     if factors is None:
         before, after = piece.values
@@ -73,7 +73,8 @@ def _figure(piece: Piece, found: Arithmetic) -> tuple[str, int]:
         known = taken and before is not None and after is not None
         return "", _changed(int(after), int(before)) if known else own
     text, product = factors
-    return text, round(product * 1000) if abs(product * 1000 - own) <= FAR else own
+    made = last_places(product * GIB)
+    return text, made if abs(made - own) <= FAR else own
 
 
 def _factors(piece: Piece, found: Arithmetic) -> tuple[str, float] | None:

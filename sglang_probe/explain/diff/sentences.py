@@ -11,7 +11,7 @@ from sglang_probe.explain.diff.precision import AS_FAR, is_log
 from sglang_probe.explain.diff.printed import of_the_whole
 from sglang_probe.explain.diff.provenance import counted
 from sglang_probe.explain.diff.wording import change, set_to, tenants_in_words, told
-from sglang_probe.figures import gib, listed, thousandths
+from sglang_probe.figures import gib, last_places, listed, of_last_places
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Run
 
@@ -100,7 +100,7 @@ def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff], tightest: str | None
         yield f"free at the end on {rank.label}: {known}, {change(before or 0, after or 0, free.precision_bytes)} GiB"
         return
     others = [row for row in rank.ledger if row.category != "free" and row.delta_bytes is not None]
-    parts = list(_more_or_less(others, _milli(free)))
+    parts = list(_more_or_less(others, _units(free)))
     of_it = f": {', '.join(parts)}" if parts else ""
     amounts = f"{gib(before)} -> {gib(after)} GiB, {change(before or 0, after or 0)} GiB"
     yield f"free at the end on {rank.label}: {amounts}{of_it}"
@@ -108,17 +108,17 @@ def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff], tightest: str | None
 
 def _more_or_less(rows: Sequence[LedgerRow], free: int) -> Iterator[str]:
     """Yield who has how much more or less: what they have more is what is less free, to the last decimal."""
-    figures = sorted(((NAMES[row.category], _milli(row)) for row in rows), key=lambda one: -abs(one[1]))
+    figures = sorted(((NAMES[row.category], _units(row)) for row in rows), key=lambda one: -abs(one[1]))
     shown = figures[:MANY]
     rest = -free - sum(count for _, count in shown)
     small = len(shown) == len(figures) and abs(rest) <= len(figures)
     for name, count in [*shown, *([] if small else [("all else", rest)])]:
         if count:
-            yield f"{name} {abs(count) / 1000:.3f} GiB {'more' if count > 0 else 'less'}"
+            yield f"{name} {of_last_places(abs(count))} GiB {'more' if count > 0 else 'less'}"
     if small and rest:
-        yield f"{abs(rest) / 1000:.3f} of rounding"
+        yield f"{of_last_places(abs(rest))} of rounding"
 
 
-def _milli(row: LedgerRow) -> int:
+def _units(row: LedgerRow) -> int:
     before, after = row.bytes
-    return thousandths(after or 0) - thousandths(before or 0)
+    return last_places(after or 0) - last_places(before or 0)

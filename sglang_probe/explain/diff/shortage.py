@@ -14,7 +14,7 @@ from sglang_probe.explain.formula import terms_of
 from sglang_probe.explain.oom import Shortage, shortage_of
 from sglang_probe.explain.phrases import mib
 from sglang_probe.explain.subject import Seat, Subject
-from sglang_probe.figures import fraction, gib, number
+from sglang_probe.figures import GIB, fraction, gib, number
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Kv, Run
 
@@ -103,7 +103,7 @@ def _arithmetic(seat: Seat, lever: Lever, freed: int) -> str:
     pre_load, own = gib(seat.budget.pre_load_bytes), fraction(seat.budget.mem_fraction_static)
     if lever.field == "mem_fraction_static":
         product = float(pre_load) * (float(own) - float(fraction(lever.fraction)))
-        if f"{product:.3f}" == gib(freed):
+        if gib(round(product * GIB)) == gib(freed):
             return f"its KV pool takes {pre_load} x ({own} - {fraction(lever.fraction)}) = {gib(freed)} GiB more"
         return f"its KV pool takes {mib(freed)} more"
     kept = seat.worker.kv or Kv()

@@ -137,7 +137,7 @@ def facts_of(run: Run) -> Facts:
     """
     subject = Subject(run)
     seat = _seat(subject)
-    terms = _terms(seat)
+    terms = _terms(seat, run)
     target, process, told = seat.worker, seat.process, Told(run)
     draft = next((worker for worker in process.workers if worker.worker == "draft"), None)
     pool = _main_pool(target)
@@ -204,10 +204,16 @@ def facts_of(run: Run) -> Facts:
         own=after,
         ran_out=ran_out_of(subject),
     )
-    whole = after._replace(beside=_beside(facts))
-    if run.source == "log" and after.requests is None and after.attention is None:
-        whole = after._replace(beside=_lump(facts), lumped=True)
-    whole = whole._replace(slots=whole.slots or printed_count(run, "max_running_requests"))
+    return _with_after(facts, run)
+
+
+def _with_after(facts: Facts, run: Run) -> Facts:
+    """Add what came after the budget and is neither pools nor graphs; of a log with the request pool and attention."""
+    after = facts.after
+    lumped = run.source == "log" and after.requests is None and after.attention is None
+    slots = after.slots or printed_count(run, "max_running_requests")
+    beside = _lump(facts) if lumped else _beside(facts)
+    whole = after._replace(beside=beside, lumped=lumped, slots=slots)
     facts = facts._replace(after=whole, own=whole)
     return facts._replace(slots_replay=_slots_replay(facts))
 
@@ -276,9 +282,15 @@ def _seat(subject: Subject) -> Seat:
     return subject.tightest
 
 
-def _terms(seat: Seat) -> Terms:
+def _terms(seat: Seat, run: Run) -> Terms:
     terms = terms_of(seat.budget)
     if terms is None or terms.pre_load <= 0 or not (math.isfinite(terms.fraction) and 0 < terms.fraction <= 1):
+        budget = seat.budget
+        if run.source == "log" and budget.mem_fraction_static is None and budget.pre_load_bytes is not None:
+            raise CannotPlan(
+                f"{run.run_id} does not name the fraction in force (it has no server_args), so its budget cannot be"
+                " replayed; say it with --assume mem_fraction_static=F"
+            )
         raise CannotPlan(
             f"the budget of {seat.label} lacks a term (pre-load memory, available memory or fraction), so it cannot be"
             " replayed; plan from a run whose budget `timeline` shows with its values"

@@ -109,7 +109,7 @@ def _outlook(frame: Frame, fraction: float) -> Outlook:
     tokens = None if profiled is None else _capped(frame, profiled)
     slots = _slots(frame, tokens) if tokens else None
     kv, requests = _pools(frame, tokens, deductions), _requests(frame, slots)
-    beside = None if _pool_moved(frame, slots) else _beside(frame)
+    beside = None if _pool_moved(frame) else _beside(frame)
     taken = [kv, beside] if facts.after.lumped else [kv, requests, facts.after.attention, beside]
     taken += [] if facts.graphs_first else [frame.graphs]
     taken += [frame.draft_weights] if facts.has_draft and not facts.draft_first else []
@@ -149,11 +149,11 @@ def _outlook(frame: Frame, fraction: float) -> Outlook:
     )
 
 
-def _pool_moved(frame: Frame, slots: int | None) -> bool:
-    """Say whether the request pool would be another, where what it takes is not known by itself."""
-    after = frame.facts.after
-    other = None not in (slots, after.slots) and slots != after.slots
-    return after.lumped and (other or frame.inputs.context_length is not None)
+def _pool_moved(frame: Frame) -> bool:
+    """Say whether another request pool is asked for, where what it takes is not known by itself. With few tokens it is
+    smaller anyhow: then the run's own is taken, which is more."""
+    inputs = frame.inputs
+    return frame.facts.after.lumped and (inputs.context_length, inputs.max_running_requests) != (None, None)
 
 
 def _beside(frame: Frame) -> int | None:

@@ -59,11 +59,12 @@ def _process(process: Process, shift: Shift, page: int) -> Process:
 
 def _step(step: Step, shift: Shift) -> Step:
     off = step.precision_bytes or 0
-    if step.phase == "graph.capture" and shift.graphs and step.cost_bytes is not None:
-        return msgspec.structs.replace(step, cost_bytes=max(step.cost_bytes + shift.graphs * off, 0))
-    if step.parent is None and shift.free and step.free_bytes is not None:
-        return msgspec.structs.replace(step, free_bytes=step.free_bytes + shift.free * off)
-    return step
+    cost, free = step.cost_bytes, step.free_bytes
+    if step.phase == "graph.capture" and cost is not None:
+        cost = max(cost + shift.graphs * off, 0)
+    if step.phase in {"graph.capture", "scheduler.init"} and free is not None:
+        free += shift.free * off
+    return msgspec.structs.replace(step, cost_bytes=cost, free_bytes=free)
 
 
 def _worker(worker: Worker, shift: Shift, page: int) -> Worker:

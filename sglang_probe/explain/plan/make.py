@@ -53,8 +53,11 @@ def plan(
     """
     _refuse_both(wishes, against)
 
-    def made(runs: Sequence[Run | None]) -> Plan:
-        return _plan(inputs, wishes, runs[0] or run, runs[1], runs[2])
+    def made(runs: Sequence[Run | None], fraction: float | None = None) -> Plan:
+        if fraction is None:
+            return _plan(inputs, wishes, runs[0] or run, runs[1], runs[2])
+        fixed = (inputs or Inputs())._replace(mem_fraction_static=fraction)
+        return _plan(fixed, NOTHING, runs[0] or run, runs[1], runs[2])
 
     return planned_from_logs(made, (run, like, against))
 

@@ -6,13 +6,13 @@ each other, and the worst of all is what is stated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
 from sglang_probe.explain.plan.from_log import ENDS, settled
-from sglang_probe.explain.plan.model import Against, CannotPlan, Number, Plan
+from sglang_probe.explain.plan.model import Against, CannotPlan, Number, Plan, Wish
 from sglang_probe.figures import GIB, listed
 from sglang_probe.timeline.model import Run
 
@@ -21,7 +21,12 @@ MOST_TENSORS: Final = 256
 BLOCK: Final = 2 << 20
 """Torch's blocks of large tensors, in bytes."""
 Runs = Sequence[Run | None]
-Make = Callable[[Runs], Plan]
+
+
+class Make(Protocol):
+    """Make the plan of these runs; with a fraction at that one, whatever is wished for."""
+
+    def __call__(self, runs: Runs, fraction: float | None = None) -> Plan: ...
 
 
 def planned_from_logs(make: Make, runs: Runs) -> Plan:
@@ -35,19 +40,20 @@ def planned_from_logs(make: Make, runs: Runs) -> Plan:
     logs = [place for place, run in enumerate(runs) if run is not None and run.source == "log"]
     if not logs:
         return plan
-    pairs = [list(_ends(make, ready, runs, place)) for place in logs]
+    solved = next((one.planned for one in plan.numbers if one.name == "mem_fraction_static" and plan.wishes), None)
+    pairs = [list(_ends(make, ready, runs, place, solved)) for place in logs]
     names = [run.run_id for run in runs if run is not None and run.source == "log"]
     return _with_precision(plan, [pair for found in pairs for pair in found], names)
 
 
-def _ends(make: Make, ready: Runs, runs: Runs, place: int) -> Iterator[list[Plan]]:
+def _ends(make: Make, ready: Runs, runs: Runs, place: int, fraction: float | None) -> Iterator[list[Plan]]:
     run = runs[place]
     for pair in ENDS if run is not None else ():
         made: list[Plan] = []
         for shift in pair:
             moved = [settled(run, shift) if at == place and run is not None else one for at, one in enumerate(ready)]
             try:
-                made.append(make(moved))
+                made.append(make(moved, fraction))
             except CannotPlan:
                 continue  # at that end there is no plan to compare with
         yield made
@@ -111,6 +117,15 @@ def _says(plan: Plan, logs: Sequence[str]) -> Iterator[str]:
     if parts:
         whose = f"{listed(logs, 2)} print{'s' if len(logs) == 1 else ''}"
         yield f"Since {whose} memory to two decimals, that is good to {', '.join(parts)}."
+    close = [wish.flag for wish in plan.wishes if wish.spare is not None and abs(wish.spare) <= _of_wish(plan, wish)]
+    if close:
+        yield f" Whether {listed(close, 3)} holds is closer than that."
+
+
+def _of_wish(plan: Plan, wish: Wish) -> float:
+    name = {"--tokens": "tokens", "--concurrency": "concurrency", "--free": "free_bytes"}[wish.flag]
+    number = plan.number(name)
+    return (number.precision if number is not None else None) or 0
 
 
 def shown(unit: str, precision: float) -> str:

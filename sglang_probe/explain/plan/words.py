@@ -122,6 +122,7 @@ def _tokens(resolved: Resolved) -> Iterator[str]:
         requests = counted(planned.concurrency, "request")
         at_once = f", {requests} of {number(planned.context)} tokens at once"
     capped = (planned.profiled or 0) - (planned.tokens or 0) >= max(planned.page, 1)
+    capped = capped and not (frame.facts.mean_token and frame.facts.source.source == "log")  # then it is rounding
     allowed = f" Memory alone would allow {number(planned.profiled)}." if capped else ""
     cache = f"{gib(planned.rest)} GiB of KV cache"
     if capped and planned.token and planned.tokens:

@@ -49,6 +49,7 @@ RULES: Final[tuple[Rule, ...]] = (
     memory.growth,
     serving.kv_cache,
     logs.implied_pre_load,
+    logs.retractions,
     allreduce.custom_all_reduce,
     endings.not_memory,
     endings.unfinished,

@@ -159,8 +159,9 @@ def remarks(subject: Subject) -> Iterator[Finding]:
     for remark in subject.run.remarks:
         if remark.kind in {"not_memory", "harmless"}:
             alike.setdefault((remark.what, remark.kind == "harmless"), []).append(remark)
+    lead = _names(subject)
     for (name, quiet), lines in alike.items():
-        if not quiet:
+        if not quiet and name != lead:
             yield _elsewhere(subject, name, lines)
     quiet_ones = {name: lines for (name, quiet), lines in alike.items() if quiet}
     if quiet_ones:
@@ -175,13 +176,21 @@ def remarks(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def _names(subject: Subject) -> str | None:
+    """Return what the error that ended the start is known by: the rule has said it then."""
+    failure = subject.run.failure if subject.failed else None
+    other = None if failure is None else other_in(f"{failure.type or ''}: {failure.message or ''}")
+    return None if other is None else other.name
+
+
 def _elsewhere(subject: Subject, name: str, lines: Sequence[Remark]) -> Finding:
     other = other_of(name) or other_in(lines[0].text)
+    said = str(lines[0].values.get("message") or lines[0].text)
     return Finding(
         rule="not_memory",
         severity="info" if subject.run.outcome == "ready" else "warning",
         ranks=tuple(dict.fromkeys(one.label for one in lines if one.label is not None)),
-        says=f"{ELSEWHERE}: {_what(name)} ({_places(lines)}): {next(iter(lines[0].text.splitlines()), '')[:200]}",
+        says=f"{ELSEWHERE}: {_what(name)} ({_places(lines)}): {next(iter(said.splitlines()), '')[:200]}",
         numbers={"what": name, "lines": sum(one.count for one in lines)},
         lever=None if other is None or other.do is None else Lever(says=other.do),
         confidence="certain" if other is not None else "likely",

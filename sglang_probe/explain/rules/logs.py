@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from sglang_probe.explain.implied import Fraction, Implied, fraction_of, implied_of, looks_given
@@ -12,9 +12,11 @@ from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.oom_message import shown
 from sglang_probe.explain.subject import Subject
 from sglang_probe.figures import counted, fraction, gib, number
-from sglang_probe.timeline.model import Process, Step
+from sglang_probe.timeline.model import Process, Remark, Step
 
 ESTIMATE: Final = "it was read after this rank's communicator existed, SGLang's own before: an estimate"
+UNTOLD: Final = "what lies between is not in the text: an estimate"
+"""Of a server of one rank, which has no communicator."""
 
 
 def printed_memory(subject: Subject) -> Iterator[Finding]:
@@ -27,7 +29,8 @@ def printed_memory(subject: Subject) -> Iterator[Finding]:
     graphs = _costs(_graph(process) for process in subject.ranks)
     parts = [("weights", weights), ("KV pools", pools), ("graphs", graphs)]
     known = [f"{name} {_span(sizes)} GiB{_each(len(sizes), len(subject.ranks))}" for name, sizes in parts if sizes]
-    shown = f": {', '.join(known)}" if known else " print no cost" if subject.ranks else " in the text"
+    silent = f" {'print' if len(subject.ranks) > 1 else 'prints'} no cost" if subject.ranks else " in the text"
+    shown = f": {', '.join(known)}" if known else silent
     yield Finding(
         rule="printed_memory",
         severity="info",
@@ -76,14 +79,15 @@ def implied_pre_load(subject: Subject) -> Iterator[Finding]:
     apart = abs(means - implied.printed) > off + implied.precision
     if means < implied.printed - off - implied.precision:
         return  # less than what was printed later: a cap, or another fraction, gave these tokens
-    yield _finding(implied, told, means, off, apart)
+    reason = ESTIMATE if len(subject.ranks) > 1 else UNTOLD
+    yield _finding(implied, told, means, off, reason if apart else None)
 
 
-def _finding(implied: Implied, told: Fraction, means: int, off: int, apart: bool) -> Finding:
+def _finding(implied: Implied, told: Fraction, means: int, off: int, apart: str | None) -> Finding:
     verdict = (
         f"The pre-load memory that SGLang used was about {gib(means)} GiB (+- {gib(off)}), not the printed"
-        f" {gib(implied.printed)}: {ESTIMATE}"
-        if apart
+        f" {gib(implied.printed)}: {apart}"
+        if apart is not None
         else f"The pre-load memory that SGLang used was about {gib(means)} GiB (+- {gib(off)}): the printed"
         f" {gib(implied.printed)} lies within that"
     )
@@ -168,3 +172,37 @@ def named_tenant(subject: Subject) -> Iterator[Finding]:
         lever=Lever(gain_bytes=held, enough=cause, says="find out whose it is (nvidia-smi), or leave that card out"),
         confidence="likely",
     )
+
+
+def retractions(subject: Subject) -> Iterator[Finding]:
+    """The KV cache was full while serving, and SGLang took requests back: no error, and slower."""
+    full = [remark for remark in subject.run.remarks if remark.kind == "retract"]
+    ended = [remark for remark in subject.run.remarks if remark.kind == "retract_abort"]
+    if not full and not ended:
+        return
+    times, aborted = _once(full, lambda remark: remark.count), _once(ended, lambda remark: remark.count)
+    requests = _once(full, lambda remark: remark.values.get("retracted"))
+    parts = [f"The KV cache was full {counted(times, 'time')} while serving: {counted(requests, 'request')} retracted"]
+    parts += [f"{counted(aborted, 'request')} aborted for it"] if aborted else []
+    yield Finding(
+        rule="retractions",
+        severity="warning" if aborted else "info",
+        ranks=tuple(dict.fromkeys(one.label for one in (*full, *ended) if one.label is not None)),
+        says=f"{', and '.join(parts)}. That is the cache's size, not the device's memory: no allocation failed.",
+        numbers={"times": times, "retracted": requests, "aborted": aborted},
+        lever=Lever(
+            flag="--max-running-requests",
+            says="fewer requests at once, or more tokens (`plan` says at which fraction)",
+        ),
+        confidence="certain",
+    )
+
+
+def _once(lines: Iterable[Remark], count: Callable[[Remark], object]) -> int:
+    """Return a sum over data-parallel replicas: the ranks of one replica say the same, each for itself."""
+    most: dict[str, int] = {}
+    for remark in lines:
+        replica = next((word for word in (remark.label or "").split() if word.startswith("DP")), "")
+        size = count(remark)
+        most[replica] = max(most.get(replica, 0), size if isinstance(size, int) else 0)
+    return sum(most.values())

@@ -17,8 +17,8 @@ from sglang_probe.figures import GIB, added, gib, listed
 from sglang_probe.timeline.model import Process, Step
 from sglang_probe.timeline.processes import is_cpu
 
-_LEAST: Final = re.compile(r"(?:pre_model_load_memory|min_per_gpu_memory)=([\d.]+)")
-_OWN: Final = re.compile(r"local_gpu_memory=([\d.]+)")
+_LEAST: Final = re.compile(r"(?:pre_model_load_memory|min_per_gpu_memory)=(\d{1,9}(?:\.\d+)?)(?![\d.]*\d)")
+_OWN: Final = re.compile(r"local_gpu_memory=(\d{1,9}(?:\.\d+)?)(?![\d.]*\d)")
 """SGLang's own figures in its refusal, in GiB: the minimum over the ranks, and the raising rank's."""
 _TENSOR: Final = re.compile(r"\bTP(\d+)")
 SAME_CARD: Final = 0.99

@@ -70,7 +70,7 @@ def _enough(said: Mapping[str, Says]) -> bool:
 
 
 def _ranks(log: LogRun, run: Run) -> Evidence:
-    theirs, own = ranks_by_label(run), [seat.label or "" for seat in seats_of(log)[0]]
+    theirs, own = ranks_by_label(run), [seat.label for seat in seats_of(log)[0] if seat.label is not None]
     both = [name for name in own if name in theirs]
     if not own or not theirs:
         return Evidence("ranks", "nothing", f"{'the log' if not own else 'the run'} names no rank")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sglang_probe.collect import Collected, InputError, read
-from tests.collect.logs.telling import BATCH, DRAFT, Teller, kinds
+from tests.collect.logs.telling import BATCH, DRAFT, READY, TOTALS, Teller, kinds
 from tests.collect.reading import losses_of
 
 
@@ -178,3 +178,40 @@ def test_a_draft_s_lines_in_a_node_of_their_own_times_are_no_reason_to_cut(tmp_p
     lines += [*teller.group(DRAFT), *teller.totals()]
 
     assert ["server.log"] == _names(read(_written(tmp_path, server__log=lines)))
+
+
+def test_ranks_that_are_actors_of_ray_are_one_server_with_its_launcher(tmp_path: Path) -> None:
+    teller = Teller()
+    lines = teller.arguments()
+    for line in [*teller.group(seconds=12), teller.line(TOTALS, "TP0")]:
+        rank = int("TP1" in line)
+        lines.append(f"(SchedulerActor pid={100 + rank}, ip=10.0.0.{1 + rank}) {line}")
+    lines.append(teller.line(READY))
+
+    (run,) = read(_written(tmp_path, driver__log=lines)).logs
+
+    assert ("driver.log", 1) == (run.name, run.starts)
+    assert {"TP0", "TP1"} == {fact.label for fact in run.facts} - {None}
+    assert [fact.entry.line for fact in run.facts] == sorted(fact.entry.line for fact in run.facts)
+
+
+def test_each_start_of_two_nodes_in_one_text_has_both(tmp_path: Path) -> None:
+    one, two = ([*_node(rank), *_node(rank, hours=5)] for rank in (0, 1))
+    half, other = len(one) // 2, len(two) // 2
+    lines = [*one[:half], *two[:other], *two[other:], *one[half:]]
+
+    runs = read(_written(tmp_path, all__log=lines)).logs
+
+    assert ["all.log", "all.log#2"] == [run.name for run in runs]
+    assert all({"TP0", "TP1", "TP2", "TP3"} <= {fact.label for fact in run.facts} for run in runs)
+
+
+def test_what_another_service_wrote_is_left_out_and_said(tmp_path: Path) -> None:
+    lines = Teller(carrier="sglang-1  | ").start()
+    trouble = ("Traceback (most recent call last):", '  File "/app/x.py", line 1, in f', "ValueError: bad")
+    lines += [f"nginx-1   | {line}\n" for line in trouble]
+
+    (run,) = read(_written(tmp_path, all__log=lines)).logs
+
+    assert "exception" not in kinds(run)
+    assert "what nginx-1 wrote in all.log is no server's and is left out" in run.notes

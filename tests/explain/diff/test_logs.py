@@ -49,7 +49,8 @@ def test_what_differs_is_by_logs_what_it_is_by_events(path: Path) -> None:
 
     for mine, theirs in zip(logs.sides, events.sides, strict=True):
         assert (mine.tokens, mine.mem_fraction_static) == (theirs.tokens, theirs.mem_fraction_static)
-        names = ["available_bytes", "rest_bytes", "bytes_per_token", *(["free_bytes"] if mine.outcome == "ready" else [])]
+        names = ["available_bytes", "rest_bytes", "bytes_per_token"]
+        names += ["free_bytes"] if mine.outcome == "ready" else []
         for name in names:
             one, other = getattr(mine, name), getattr(theirs, name)
             assert one is None or other is None or abs(one - other) <= mine.precisions.get(name, 0), name

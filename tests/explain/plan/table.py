@@ -42,11 +42,13 @@ def rows() -> Iterator[str]:
 
 def _row(one: str, other: str, made: Plan) -> str:
     names = [name.rpartition("/")[2] for name in (one, other)]
-    cells = [*names, ", ".join(map(_change, made.changes)), *_cells(made, "tokens"), *_cells(made, "free_bytes")]
+    changes = ", ".join(map(change_in_words, made.changes))
+    cells = [*names, changes, *_cells(made, "tokens"), *_cells(made, "free_bytes")]
     return f"| {' | '.join(cells)} |"
 
 
-def _change(change: Change) -> str:
+def change_in_words(change: Change) -> str:
+    """Return a change of settings as the docs have it."""
     if change.planned in {"on", "off"}:
         return f"`{change.flag}`{' not' if change.planned == 'on' else ''} given"
     if change.flag == "--without-tenants":

@@ -12,6 +12,7 @@ from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import Plan
 from sglang_probe.report.plan import plan_text
 from tests.explain.plan.making import value
+from tests.explain.plan.table import PAGE, change_in_words
 from tests.timeline.logs.pairs import CAR, DATA, FIRST, both_of, events_of, told_of
 
 EXPERIMENTS = DATA / "h200-x2-sglang-0.5.14-experiments"
@@ -159,3 +160,17 @@ def test_the_text_says_that_it_is_read_from_a_log(tmp_path: Path) -> None:
 
     assert "read from its log" in text
     assert "prints memory to two decimals, that is good to" in text
+
+
+def _row(name: str) -> str:
+    made = against("car", name, by_log=False)
+    (tokens,) = [row for row in made.against if row.name == "tokens"]
+    assert tokens.predicted is not None
+    far = f" +- {round(tokens.precision):,}" if tokens.precision else ""
+    changes = ", ".join(map(change_in_words, made.changes))
+    return f"| {changes} | {tokens.predicted:,}{far} | {tokens.measured:,} | {tokens.error:,} |"
+
+
+@pytest.mark.parametrize("name", ["fraction80", "first", "chunk2k", "maxbs64", "fp8kv"])
+def test_the_table_of_the_docs_is_what_the_recorded_logs_give(name: str) -> None:
+    assert _row(name) in PAGE.read_text()
