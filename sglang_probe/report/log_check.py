@@ -39,7 +39,8 @@ def _summary(check: LogCheck) -> str:
     agree = f"the log agrees with the events in {number(check.agree)} of {counted(check.compared, 'figure')}"
     off = sum(one.what.startswith("argument ") for one in check.disagreements)
     named = f" and {number(check.arguments_compared - off)} of {counted(check.arguments_compared, 'argument')}"
-    known = f"; {number(len(check.explained))} differ for a known reason" if check.explained else ""
+    differ = "differs" if len(check.explained) == 1 else "differ"
+    known = f"; {number(len(check.explained))} {differ} for a known reason" if check.explained else ""
     loud = f"; {counted(len(check.disagreements), 'DISAGREEMENT')}" if check.disagreements else ""
     return f"{agree}{named if check.arguments_compared else ''}{known}{loud}"
 

@@ -50,7 +50,8 @@ def test_a_log_alone_tells_outcome_ranks_tokens_and_what_was_free_as_it_was_prin
     }
 
     assert ("log", "ready") == (read["source"], read["outcome"])
-    assert {"TP0", "TP1"} == set(printed)
+    assert "TP0" in printed  # some releases print weights and pools on the first rank alone
+    assert {"TP0", "TP1"} == {process["label"] for process in ranks_of(read)}
     assert {label: round(figure * GIB) for label, figure in printed.items()} == loads
     assert [one["workers"][0]["kv"]["tokens"] for one in ranks_of(events)] == [
         one["workers"][0]["kv"]["tokens"] for one in ranks_of(read)
