@@ -25,14 +25,13 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sglang_probe.collect.logs import entries
+from sglang_probe.collect.logs.entries import entries
+from sglang_probe.collect.logs.formats import NEEDLES, is_whole
 from sglang_probe.collect.report import Tally
 
 START = Path(__file__).resolve().parents[1] / "tests" / "data" / "h200-x2-sglang-0.5.14" / "car.log"
-NEEDLES = (
-    "Init torch", "Load weight", "KV Cache", "Memory pool end", "Capture ", "Capturing batches", "max_total_num_tokens",
-    "server_args=", "fired up", "Error", "Exception", "SIG", "out of memory", "Retract", "cuda graph addresses",
-)  # fmt: skip
+WANTED = [needle for needle in NEEDLES if needle != b" batch"]
+"""Of batches `entries` takes the last before another line; the others would drown in them."""
 MIB = 1 << 20
 
 
@@ -61,24 +60,18 @@ def _arguments() -> argparse.Namespace:
 
 
 def _grep(file: str) -> int:
-    command = ["grep", "-c", "-F", *(f"-e{needle}" for needle in NEEDLES), file]
+    command = ["grep", "-c", "-F", *(f"-e{needle.decode()}" for needle in WANTED), file]
     return int(subprocess.run(command, check=True, capture_output=True, env=os.environ | {"LC_ALL": "C"}).stdout)
 
 
 def _loop(file: str) -> int:
-    needles = [needle.encode() for needle in NEEDLES]
     with Path(file).open("rb") as lines:
-        return sum(1 for line in lines if any(needle in line for needle in needles))
+        return sum(1 for line in lines if any(needle in line for needle in WANTED))
 
 
 def _entries(file: str) -> int:
-    needles = [needle.encode() for needle in NEEDLES]
     with Path(file).open("rb") as stream:
-        return sum(1 for _ in entries(stream, file, needles=needles, is_whole=_is_whole, notes=Tally()))
-
-
-def _is_whole(text: str) -> bool:
-    return text.endswith(("GB", "GB."))
+        return sum(1 for _ in entries(stream, file, needles=NEEDLES, is_whole=is_whole, notes=Tally()))
 
 
 WAYS: dict[str, Callable[[str], int]] = {"grep": _grep, "loop": _loop, "entries": _entries}

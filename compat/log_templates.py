@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
@@ -47,7 +48,9 @@ _BRACES: Final = re.compile(r"\{(?P<name>[^{}:!]*)(?:![rsa])?(?::(?P<spec>[^{}]*
 
 def templates_of(source: str) -> Iterator[Said]:
     """Yield every text that `source` logs, prints or raises. Raises SyntaxError."""
-    tree = ast.parse(source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # escapes that SGLang does not spell as Python wants them
+        tree = ast.parse(source)
     for scope, names in _scopes(tree):
         for node in _own(scope):
             raised = isinstance(node, ast.Assert) or _called(node).endswith(_RAISES)

@@ -18,7 +18,7 @@ Timeline = Callable[[Path], dict[str, Any]]
 
 pytestmark = pytest.mark.lane
 every_lane = pytest.mark.parametrize("version", ROWS)
-AVAILABLE = re.compile(r"TP(\d)\] Load weight end\..*avail mem=([\d.]+) GB")
+AVAILABLE = re.compile(r"TP(\d)\] Load weight end\.[^[\n]*avail mem=([\d.]+) GB")
 MINIMUM = re.compile(r"minimum viable = .* = ([\d.]+)\)")
 
 

@@ -75,7 +75,7 @@ def test_every_row_of_a_rank_alone_on_its_card_is_what_the_card_lost(
 
     assert 2 == len(run.processes)
     for gpu, process in enumerate(run.processes):
-        assert truth(run.gpus, gpu, process.pid) == told(process)
+        assert truth(run.gpus, gpu, process.pid or 0) == told(process)
         assert {0} == {rows(step)["unexplained"] for step in process.steps}
 
 
@@ -83,7 +83,7 @@ def test_a_tenant_takes_nothing_from_the_rows_and_is_foreign_from_the_first_step
     run = ran(tmp_path, root, "0.5.14", PLAIN, STAYS, named=True)
 
     _, process = run.processes
-    assert truth(run.gpus, 1, process.pid) == told(process)
+    assert truth(run.gpus, 1, process.pid or 0) == told(process)
     assert {(STAYS.bytes, 0)} == {(rows(step)["foreign"], rows(step)["unexplained"]) for step in process.steps}
     assert [(STAYS.pid, "foreign")] == [(one.pid, one.kind) for one in process.neighbours]
 
@@ -94,8 +94,8 @@ def test_a_tenant_that_comes_during_the_capture_makes_unknown_what_the_capture_t
     run = ran(tmp_path, root, "0.5.14", PLAIN, COMES, named=True)
 
     alone, process = run.processes
-    truly, found = truth(run.gpus, 1, process.pid), told(process)
-    assert truth(run.gpus, 0, alone.pid) == told(alone)
+    truly, found = truth(run.gpus, 1, process.pid or 0), told(process)
+    assert truth(run.gpus, 0, alone.pid or 0) == told(alone)
     lost = {row for row, size in found.items() if size is None}
     assert lost
     assert lost <= {"graphs", "other_process"}

@@ -11,7 +11,7 @@ from typing import Final
 from sglang_probe.collect.logs import tracebacks
 from sglang_probe.collect.logs.model import Entry
 from sglang_probe.collect.logs.pieces import Piece, Pieces
-from sglang_probe.collect.logs.tracebacks import HEAD, names_exception
+from sglang_probe.collect.logs.traceback_lines import HEAD, names_exception
 from sglang_probe.collect.report import Tally
 
 _BAR: Final = re.compile(r"\d{1,3}%\|.{0,400}?\| {0,20}\d{1,12}/\d{1,12} \[")
@@ -30,6 +30,7 @@ _MOST_BETWEEN: Final = 3
 _TANGLED_LINES: Final = 2000
 _MOST_TRIED: Final = 40
 """Ends of arguments that may be the last."""
+_FIGURE: Final = frozenset("0123456789.")
 _NOT_PART: Final = "\x00"
 
 IsWhole = Callable[[str], bool]
@@ -46,6 +47,8 @@ class Assembler:
         self._ahead: deque[Piece] = deque()
         self._batch: Piece | None = None
         self._bar: Piece | None = None
+        self._contested: Piece | None = None
+        """A record that ends as abruptly as the other writer's before it: the rest below may be either's."""
         self._in_vain = 0
         """Records in a row that no following line belonged to."""
         self._tangled = 0
@@ -128,6 +131,9 @@ class Assembler:
         """
         first = piece.text.strip()
         whole = self._is_whole(first)
+        if piece is self._contested:
+            deque(self._continuation(piece), maxlen=0)  # the next record may be torn as well
+            return None
         if whole and self._is_whole(f"{first} {_NOT_PART}"):
             return None  # the format has no end of its own: anything would seem to belong to it
         best: tuple[list[int], str] | None = None
@@ -165,19 +171,29 @@ class Assembler:
     def _continuation(self, piece: Piece) -> Iterator[int]:
         """Yield the places ahead of lines that may go on with this one: its writer's, without a prefix."""
         between = 0
+        last = piece.text.rstrip()
         for place in range(_MANY if _LONG.match(piece.text.lstrip()) else _FEW):
             ahead = self._peek(place)
             if ahead is None:
                 return
             if ahead.key != piece.key or ahead.prefix is not None:
                 between += 1
-                if between > _MOST_BETWEEN:
+                if between == 1 and place == 0 and self._is_torn(piece) and self._is_torn(ahead):
+                    self._contested = ahead if piece.entry(self._file).ranks != ahead.entry(self._file).ranks else None
+                if between > _MOST_BETWEEN or self._is_torn(ahead):
                     return
                 continue
             text = ahead.text.strip(" \t>")
             if not text or text.startswith("```") or self._stands(ahead):
                 return
+            if between and last[-1:] in _FIGURE and text[0] in _FIGURE:
+                return  # half a figure that does not stand below its other half may be another's
+            last = text
             yield place
+
+    def _is_torn(self, piece: Piece) -> bool:
+        """Say whether a record between is cut short too: whose the rest is, nobody knows."""
+        return piece.hot and piece.prefix is not None and not self._is_whole(piece.text.strip())
 
     def _stands(self, piece: Piece) -> bool:
         """Say whether a piece begins an entry of its own."""

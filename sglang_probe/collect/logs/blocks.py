@@ -16,6 +16,7 @@ from itertools import chain
 from typing import IO, BinaryIO, Final, NamedTuple
 
 from sglang_probe.collect.lines import BOM, LONGEST_LINE_BYTES
+from sglang_probe.collect.logs.wraps import width_of
 from sglang_probe.collect.report import Tally
 
 BLOCK_BYTES: Final = 1 << 20
@@ -23,6 +24,8 @@ _UTF_16: Final = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf
 _STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d")
 _STAMP_WITHIN: Final = 400
 """Bytes of a line in which its stamp must begin."""
+_HOLE: Final = re.compile(rb"(?:(?<=\n)|\A)\0+")
+_NUL: Final = re.compile(rb"\0+")
 _MIN_FALLS: Final = 3
 _FALLS_PER_RISE: Final = 4
 """Ranks' lines overtake each other by a second, and a second start may have an older clock; an export only falls."""
@@ -35,6 +38,8 @@ class Blocks(NamedTuple):
 
     blocks: Iterable[bytes]
     last_line: int | None = None
+    width: int | None = None
+    """What its lines were cut at; None where they are whole."""
 
 
 def blocks(stream: BinaryIO, name: str, notes: Tally, progress: Progress | None = None) -> Blocks:
@@ -48,7 +53,7 @@ def blocks(stream: BinaryIO, name: str, notes: Tally, progress: Progress | None 
         first = next(source, b"")
     clean = _clean(chain([first.removeprefix(BOM)], source), name, notes)
     if not falls(first):
-        return Blocks(clean)
+        return Blocks(clean, width=width_of(first))
     notes.add("reversed_log", name)
     plain = encoding is None and isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
     return _turned(stream if plain and stream.seekable() else None, clean)
@@ -103,9 +108,18 @@ def _clean(source: Iterable[bytes], name: str, notes: Tally) -> Iterator[bytes]:
     for block in source:
         if b"\0" in block:
             notes.add("nul_bytes", name, count=block.count(b"\0"))
-            yield block.replace(b"\0", b"")
+            yield _without_nul(block)
         else:
             yield block
+
+
+def _without_nul(block: bytes) -> bytes:
+    """Take NUL bytes out: those of a part in UTF-16, and a hole before a line; others stand for a lost byte."""
+    if b"\0" not in block:
+        return block
+    if block.count(b"\0") * 3 > len(block):
+        return block.replace(b"\0", b"")
+    return _NUL.sub(b"\x01", _HOLE.sub(b"", block))
 
 
 def _turned(stream: BinaryIO | None, clean: Iterable[bytes]) -> Blocks:
@@ -130,7 +144,7 @@ def _backwards(held: IO[bytes], *, close: bool) -> Iterator[bytes]:
             size = min(BLOCK_BYTES, place)
             place -= size
             held.seek(place)
-            block = held.read(size).replace(b"\0", b"")
+            block = _without_nul(held.read(size))
             lines = (block.removesuffix(b"\n") if rest is None else block + rest).split(b"\n")
             rest = lines.pop(0)
             if len(rest) > LONGEST_LINE_BYTES:

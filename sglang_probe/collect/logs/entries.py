@@ -32,4 +32,5 @@ def entries(
     source = blocks(stream, name, notes, progress)
     find = finder(needles)
     scanner = Scanner(source.blocks, name, finder=find, notes=notes, last=source.last_line)
-    yield from Assembler(Pieces(scanner, name, find, notes), name, is_whole, notes).entries()
+    scanner.samples = source.width is None
+    yield from Assembler(Pieces(scanner, name, find, notes, source.width), name, is_whole, notes).entries()

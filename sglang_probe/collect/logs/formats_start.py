@@ -61,7 +61,8 @@ START: Final[tuple[Format, ...]] = (
          r"(?: Use the profiled value instead\.)?"),
     line("kv_dtype", "Using KV cache dtype", r"Using KV cache dtype: (?P<dtype>\S+)"),
     line("kv_alloc", "size: ",
-         rf"(?P<_cache>[^\n]{{0,80}}?)KV Cache (?P<_state>is allocated|VA upper bound)\.(?: dtype: {_DTYPE},)?"
+         rf"(?P<_cache>(?:[A-Za-z][\w/+-]{{0,30}} ){{0,5}}?)KV Cache "
+         rf"(?P<_state>is allocated|VA upper bound)\.(?: dtype: {_DTYPE},)?"
          rf"(?: #tokens: {count('tokens')},)? (?:K size: {gb('k')}, V size: {gb('v')}"
          rf"|KV size: {gb('kv')})\.?",
          lambda groups, values: _alloc({**groups, "_cache": f"{groups['_cache']}KV Cache"}, values)),

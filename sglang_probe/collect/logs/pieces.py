@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from sglang_probe.collect.lines import LONGEST_LINE_BYTES
-from sglang_probe.collect.logs import prefix
+from sglang_probe.collect.logs import prefix, wraps
 from sglang_probe.collect.logs.carriers import Carried, uncarry
 from sglang_probe.collect.logs.carriers_json import from_json, is_scaffold
 from sglang_probe.collect.logs.model import Entry
@@ -60,10 +60,13 @@ class Piece(msgspec.Struct, frozen=True):
 class Pieces:
     """The pieces of one log, in order."""
 
-    def __init__(self, scanner: Scanner, name: str, find: Finder, notes: Tally) -> None:
+    def __init__(self, scanner: Scanner, name: str, find: Finder, notes: Tally, width: int | None = None) -> None:
         self._scanner = scanner
         self._name = name
         self._find = find
+        self._width = width
+        """The text was cut at it; every line is looked at, for a needle may stand across the cut."""
+        self._pushed: RawLine | None = None
         self._notes = notes
         self._spread_out = ""
         """The key of the message, quoted, in objects that are printed over several lines."""
@@ -74,7 +77,7 @@ class Pieces:
     def take(self, *, context: bool = False) -> Piece | None:
         """Return the next piece of a line with a needle, or with `context` of the very next line; None at the end."""
         while not self._waiting:
-            raw = self._scanner.take(context=context or bool(self._open))
+            raw = self._next(context=context)
             if raw is not None:
                 self._read(raw)
             elif not self._open:
@@ -83,6 +86,26 @@ class Pieces:
                 self._give_up()
         return self._waiting.popleft()
 
+    def _next(self, *, context: bool) -> RawLine | None:
+        """Return the next line; where the text was cut at a width, with its rest."""
+        if self._width is None:
+            return self._scanner.take(context=context or bool(self._open))
+        raw = self._pushed or self._scanner.take(context=True)
+        self._pushed = None
+        if raw is None:
+            return None
+        last, data = raw, raw.data.rstrip(b"\r")
+        while (joint := wraps.between(_text(last), self._width)) is not None and len(data) < LONGEST_LINE_BYTES:
+            following = self._scanner.take(context=True)
+            if following is None or not wraps.goes_on(_text(following)):
+                self._pushed = following
+                break
+            data += joint.encode() + following.data.rstrip(b"\r")
+            last = following
+        if last is not raw:
+            self._notes.add("wrapped_log_line", self._name, raw.number, data)
+        return raw._replace(data=data, hot=True, ended=last.ended)
+
     def _give_up(self) -> None:
         """Take the records whose ends do not come as they are."""
         for line, carried, _ in self._open.values():
@@ -90,7 +113,7 @@ class Pieces:
         self._open.clear()
 
     def _read(self, raw: RawLine) -> None:
-        text = raw.data.rstrip(b"\r").decode("utf-8", "replace")
+        text = _text(raw)
         if _REPLACEMENT in text:
             self._count_replaced(raw, text)
         if self._spread_out and is_scaffold(text) and not text.lstrip().startswith(self._spread_out):
@@ -135,6 +158,10 @@ class Pieces:
         count = text.count(_REPLACEMENT) - raw.data.count(_REPLACEMENT.encode())
         if count > 0:
             self._notes.add("not_utf8", self._name, raw.number, text, count=count)
+
+
+def _text(raw: RawLine) -> str:
+    return raw.data.rstrip(b"\r").decode("utf-8", "replace")
 
 
 def _unpacked(text: str) -> Carried:

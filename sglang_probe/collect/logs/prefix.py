@@ -20,9 +20,11 @@ PREFIX: Final = re.compile(f"{_STAMPED}|{_OF_0_2}")
 _TOKEN: Final = re.compile(rf"\b({'|'.join(RANK_TOKENS)})(\d{{1,6}})\b", re.IGNORECASE)
 _TERMINAL: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\](?:[^\x07\x1b]{0,256}(?:\x07|\x1b\\))?|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])"
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\x9b\u200b\ufeff]|\x1b"
 )
-"""Colours, titles, character sets, lone control bytes (BS and form feed too), and marks that nobody sees."""
+"""Colours, titles, character sets."""
+_UNSEEN: Final = "\ufeff\u200b\x0c\x0e\x0f\x07"
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u200b\ufeff]")
+"""Within a text each may stand where a digit stood: taken out, it would leave another number."""
 _LINE_ERASED: Final = re.compile(r"\x1b\[(?:\d*[ABEFGHf]|\d+;\d+[Hf]|2J)")
 """Cursor moves after which another text begins."""
 _REQUEST: Final = re.compile(r"(?:Receive|Finish|Received|New generate request)\b[^\[]{0,40}(?:obj|rid|req|text)\s*=")
@@ -50,7 +52,8 @@ def plain(text: str) -> str:
         return text
     if "\x1b" in text:
         text = _LINE_ERASED.sub("\r", text)
-    return _TERMINAL.sub("", text)
+        text = _TERMINAL.sub("", text)
+    return _CONTROLS.sub("\ufffd", text.strip(_UNSEEN))
 
 
 def begins(text: str) -> bool:

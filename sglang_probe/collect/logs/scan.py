@@ -49,6 +49,8 @@ class Scanner:
         self._notes = notes
         self._number = 1 if last is None else last
         self._step = 1 if last is None else -1
+        self.samples = True
+        """A batch asked for as context comes again as the last of its stretch."""
         self._batch: RawLine | None = None
         self._wanted = False
         self._lines = self._run()
@@ -91,7 +93,7 @@ class Scanner:
     def _with_batch(self, line: RawLine) -> Iterator[RawLine]:
         """Yield a line; before one with a needle, the last batch before it."""
         if not line.hot:
-            if BATCH in line.data:
+            if self.samples and BATCH in line.data:
                 self._batch = line._replace(hot=True)
         elif self._batch is not None:
             yield self._batch

@@ -6,19 +6,14 @@ their ranks: the exceptions' own lines are kept, each for itself, and belong to 
 
 from __future__ import annotations
 
-import re
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from sglang_probe.collect.logs.pieces import Piece
+from sglang_probe.collect.logs.traceback_lines import CHAINS, HEAD, names_exception
+from sglang_probe.collect.logs.wraps import WIDTHS, between
 
-HEAD: Final = "Traceback (most recent call last):"
-EXCEPTION: Final = re.compile(
-    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|Group|Timeout|Failure|Iteration|Died)|Exception)"
-    r"(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]\w*: "
-)
-_LONGEST_NAME: Final = 200
-CHAINS: Final = ("During handling of the above exception", "The above exception was the direct cause")
 _MOST_LINES: Final = 2000
 _MOST_FOREIGN: Final = 200
 """Lines of others between two lines of one traceback."""
@@ -44,8 +39,8 @@ class Gathered:
 
     @property
     def text(self) -> str:
-        """Return all lines."""
-        return "\n".join(self.lines).rstrip()
+        """Return all lines, an exception's message that was cut at a width as one."""
+        return "\n".join(_mended(self.lines)).rstrip()
 
     def takes(self, text: str, place: int, stands: bool) -> bool:
         """Take a line of the same writer without prefix, if it goes on here; `stands`: it is a record of its own."""
@@ -78,11 +73,6 @@ class Gathered:
         return not self._blanks and not stands and self._message <= _MOST_MESSAGE
 
 
-def names_exception(text: str) -> bool:
-    """Say whether a line is an exception's: its class and its message."""
-    return EXCEPTION.match(text, 0, _LONGEST_NAME) is not None
-
-
 def gather(head: Piece, peek: Peek, stands: Callable[[Piece], bool]) -> Gathered:
     """Look ahead for the rest of what begins with this piece: a traceback, or an exception's line.
 
@@ -102,3 +92,19 @@ def gather(head: Piece, peek: Peek, stands: Callable[[Piece], bool]) -> Gathered
                 break
         place += 1
     return found
+
+
+def _mended(lines: list[str]) -> list[str]:
+    """Put a message together whose lines are all as long as the exception's own, but for the last."""
+    mended: list[str] = []
+    rest = deque(lines)
+    while rest:
+        line = rest.popleft()
+        width = max(len(line), len(rest[0])) if rest else 0
+        if width in WIDTHS and names_exception(line) and between(rest[0], width) is not None:
+            last = line
+            while rest and rest[0] and (joint := between(last, width)) is not None:
+                last = rest.popleft()
+                line += joint + last
+        mended.append(line)
+    return mended

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from sglang_probe.collect.logs.model import Fact, LogRun
 
-HIDDEN: Final = "[redacted]"
+HIDDEN: Final = ("[redacted]", "<redacted>")
+"""The probe's mark, and SGLang's own (0.5.22 on), which it sets for some arguments that are not given, too."""
 PLAIN: Final = (bool, int, float, str, type(None))
 
 
@@ -34,8 +35,10 @@ def differing(said: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
 
 
 def _alike(one: Any, other: Any) -> bool:
+    if any(mark in value for value in (one, other) if isinstance(value, str) for mark in HIDDEN):
+        return False
     if isinstance(one, str) and isinstance(other, str):
-        return HIDDEN not in one and HIDDEN not in other and "(" not in one and "(" not in other
+        return "(" not in one and "(" not in other
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return True
     return isinstance(one, PLAIN) and isinstance(other, PLAIN)

@@ -36,8 +36,9 @@ def invented_in(data: bytes) -> list[str]:
 
 
 def not_in_text(data: bytes, numbers: Iterable[str]) -> list[str]:
-    """Return the numbers whose characters do not stand in a text, wrapped or not."""
-    text = data + b"\n" + _JOINED.sub(b"", data)
+    """Return the numbers whose characters do not stand in a text, wrapped or not, its lines turned round or not."""
+    turned = b"\n".join(reversed(data.split(b"\n")))
+    text = b"\n".join((data, _JOINED.sub(b"", data), _JOINED.sub(b"", turned)))
     return sorted({number for number in numbers if number.encode() not in text})
 
 

@@ -14,7 +14,8 @@ Change = Callable[[random.Random, list[bytes]], list[bytes]]
 """Takes lines with their ends, and gives others."""
 NOISE: Final = (
     b"\x00\x01\xff\xfe", b"\x1b[31m", b"\x1b[2K\r", b"\r", b"\r\n", b"\xef\xbb\xbf", b"{", b"}}", b"]", b"'", b'"',
-    b"| ", b"GB", b" avail mem=", b"-", b"9" * 400, b".", b"inf", b"nan", b"1e999", b"0x", b"[2030-01-01 00:00:00 TP9] ",
+    b"| ", b"GB", b" avail mem=", b"-", b"9" * 400, b".", b"inf", b"nan", b"1e999", b"0x",
+    b"[2030-01-01 00:00:00 TP9] ",
     b"Traceback (most recent call last):\n", b"server_args=ServerArgs(", b"(" * 300, b"\xc3", b"\xed\xa0\x80",
     b'{"log":"', b'","stream":"stderr","time":"2030-01-01T00:00:00Z"}', b"2030-01-01T00:00:00.1Z stdout P ",
 )  # fmt: skip

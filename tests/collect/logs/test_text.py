@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglang_probe.collect.logs import Entry
+from sglang_probe.collect.logs import Entry, formats
 from sglang_probe.collect.logs.entries import entries
+from sglang_probe.collect.logs.wraps import width_of
 from sglang_probe.collect.report import Tally
 from tests.collect.logs.carrying import CARRIERS, FAILED, HEALTHY, NEEDLES, is_whole, lines_of, read, said
 
@@ -93,6 +94,42 @@ def test_a_log_wrapped_by_a_terminal_says_the_same(log: Path, width: int) -> Non
     notes = Tally()
     assert said(read("\n".join(lines))) == said(read("\n".join(wrapped), notes))
     assert notes.count("wrapped_log_line") > 0
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("copied", [True, False], ids=["copied", "cut"])
+@pytest.mark.parametrize("log", [HEALTHY, FAILED], ids=["healthy", "failed"])
+def test_the_facts_of_a_whole_log_cut_at_a_width_are_the_same(log: Path, copied: bool, width: int) -> None:
+    cuts = [line[at : at + width] for line in lines_of(log) for at in range(0, max(1, len(line)), width)]
+    wrapped = "\n".join(cut.rstrip() if copied else cut for cut in cuts) + "\n"
+    plain, found = (
+        [
+            (fact.kind, fact.label, fact.values)
+            for entry in entries(
+                io.BytesIO(text.encode()), "a", needles=formats.NEEDLES, is_whole=formats.is_whole, notes=Tally()
+            )
+            for fact in formats.facts_of(entry)
+            if fact.kind != "server_args" or not copied
+        ]
+        for text in (log.read_text(), wrapped)
+    )
+    assert plain == found
+    assert len(plain) > 15
+
+
+def test_ranks_that_say_the_same_are_no_wrapped_text() -> None:
+    text = "Use sliding window memory pool. full_layer_tokens=75360"
+    lines = [f"3: [{STAMP} TP{rank}] {text}{rank}" for rank in range(8)]
+    assert width_of("\n".join(lines).encode()) is None
+
+
+def test_an_exception_alone_that_was_cut_at_a_width_is_one_line() -> None:
+    whole = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 672.00 MiB. GPU 0 has a total capacity of "
+        "140.06 GiB of which 200.75 MiB is free. Process 1000 has 139.86 GiB memory in use. That is all."
+    )
+    (entry,) = read("\n".join(whole[at : at + 80] for at in range(0, len(whole), 80)) + "\n")
+    assert whole == entry.text
 
 
 @pytest.mark.parametrize("mark", ["> ", ">> ", "    ", ""])
@@ -206,3 +243,20 @@ def test_any_bytes_are_read_to_their_end(text: bytes) -> None:
     notes = Tally()
     assert len(read(text, notes)) <= text.count(b"\n") * 50 + 50
     assert len(text) == notes.bytes
+
+
+@pytest.mark.parametrize("byte", ["\0", "\x01", "\x7f", "\ufeff", "\u200b", "\x1b", "\x9b", "\x08"])
+def test_a_digit_that_was_damaged_leaves_no_other_number(byte: str) -> None:
+    (entry,) = read(f"[{STAMP} TP0] Memory pool end. avail mem=1{byte}.37 GB\n" * 1 + "hay\n" * 9)
+    assert "1.37" not in entry.text
+
+
+def test_of_two_records_that_were_both_torn_neither_takes_the_rest() -> None:
+    torn = [f"[{STAMP} TP{rank}] {END[:22]}" for rank in range(2)]
+    assert [END[:22]] * 2 == _texts(read("\n".join([*torn, END[22:], END[22:]]) + "\n"))[:2]
+
+
+def test_half_a_figure_is_not_joined_over_another_s_record() -> None:
+    cut = END.index("37")
+    found = read(f"[{STAMP} TP0] {END[:cut]}\n[{STAMP} TP1] {END}\n{END[cut:]}\n")
+    assert [END[:cut].strip(), END] == _texts(found)

@@ -82,9 +82,9 @@ def test_differences_carry_their_precision_and_none_is_below_it() -> None:
     for path in LOGS:
         _, logs = pairs(path)
         for rank in logs.ranks:
-            rows = [*rank.steps, *rank.ledger]
-            assert all(row.precision_bytes for row in rows if row.delta_bytes)
-            assert all(abs(row.delta_bytes) > (row.precision_bytes or 0) for row in rows if row.delta_bytes)
+            rows = [(row.delta_bytes, row.precision_bytes) for row in rank.steps if row.delta_bytes]
+            rows += [(row.delta_bytes, row.precision_bytes) for row in rank.ledger if row.delta_bytes]
+            assert all(precision and abs(delta or 0) > precision for delta, precision in rows)
             terms = [row for row in rank.budget if row.term.endswith("_bytes") and row.delta is not None]
             assert all(abs(row.delta or 0) > (row.precision or 0) for row in terms)
 

@@ -26,7 +26,7 @@ def test_it_is_the_cause_where_the_other_s_memory_would_have_made_the_difference
     shared = Device(index=0, uuid="GPU-a", kind="cuda", total_bytes=gib(94.9))
     first = rank(0, pre_load=50.0, available=5.0, fraction=0.8, weights=10.0, device=shared)
     second = rank(1, pre_load=50.0, available=5.0, fraction=0.8, weights=10.0, device=shared)
-    mates = [tenant(30.0, pid=other.pid, kind="run") for other in (second, first)]
+    mates = [tenant(30.0, pid=other.pid or 0, kind="run") for other in (second, first)]
     run = failed(replace(first, neighbours=(mates[0],)), replace(second, neighbours=(mates[1],)))
 
     assert rules(run)[0] == "shared_device"
@@ -58,7 +58,7 @@ def test_ranks_on_devices_of_their_own_and_ranks_on_a_cpu_share_none() -> None:
 
 def test_a_context_of_a_peer_on_the_wrong_card_is_named_with_its_home() -> None:
     peer = on(1, "GPU-b")
-    stray = tenant(0.508, pid=peer.pid, kind="run", name="sglang::scheduler_TP1")
+    stray = tenant(0.508, pid=peer.pid or 0, kind="run", name="sglang::scheduler_TP1")
     found = of("stray_context", ready(on(0, "GPU-a", tenants=(stray,)), peer))
 
     assert ("TP0",) == found.ranks
@@ -77,6 +77,6 @@ def test_a_launcher_s_context_has_no_home() -> None:
 
 def test_a_peer_on_the_same_device_is_the_rule_of_shared_devices() -> None:
     peer = on(0, "GPU-a")
-    mate = tenant(60.0, pid=peer.pid, kind="run")
+    mate = tenant(60.0, pid=peer.pid or 0, kind="run")
 
     assert "stray_context" not in rules(ready(on(0, "GPU-a", tenants=(mate,)), peer))
