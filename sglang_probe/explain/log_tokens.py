@@ -2,16 +2,19 @@
 
 Printed are a pool's bytes with two decimals and its tokens: 8.58 GiB over 131,072 is 70,287 B, good to 41. The one
 shape of the model's class that lies within that is exact: 70,272. Where no pool is printed, the class, the weights of
-all ranks and what the pools took of the free memory must leave exactly one shape.
+all ranks and what the pools took of the free memory must leave exactly one shape. Weights of 8 or 4 bits fit many a
+small model that is not listed, so they count where the run says that it is quantized, or where it says nothing and a
+printed pool confirms the shape.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from sglang_probe.catalogue.models import Guess, bytes_per_token
+from sglang_probe.catalogue.models import PLAIN, QUANTIZED, Guess, bytes_per_token
 from sglang_probe.explain.model import Basis
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.explain.told import positive
@@ -45,7 +48,7 @@ def token_size(subject: Subject, process: Process, worker: Worker) -> TokenSize 
     if not off:
         return TokenSize(size, 0, f"{number(size)} B", "measured")
     printed = f"{number(size)} +- {number(off)} B, by the pool's size and tokens"
-    guess = _guess(subject, worker, size - off, size + off)
+    guess = _guess(subject, worker, size - off, size + off, printed=True)
     if guess is None:
         return TokenSize(size, off, printed, "measured")
     return TokenSize(guess.bytes, 0, f"{_of(guess)}; printed: {printed}", "assumed")
@@ -81,8 +84,13 @@ def _of(guess: Guess) -> str:
     return f"{number(guess.bytes)} B ({guess.says}, if it is {guess.of_model}: assumed)"
 
 
-def _guess(subject: Subject, worker: Worker, least: float | None, most: float | None) -> Guess | None:
-    """Return the one shape of the model's class that fits; a rank that prints nothing is taken for like this one."""
+def _guess(
+    subject: Subject, worker: Worker, least: float | None, most: float | None, *, printed: bool = False
+) -> Guess | None:
+    """Return the one shape of the model's class that fits; a rank that prints nothing is taken for like this one.
+
+    `printed`: whether the bounds are those of a printed pool, good to a part in a thousand.
+    """
     targets = [one for process in subject.ranks for one in process.workers if one.worker == "target"]
     known = next((one for one in (worker, *targets) if one.model_class is not None and one.weights_bytes), None)
     if not subject.is_log or known is None or known.model_class is None or known.weights_bytes is None:
@@ -98,7 +106,37 @@ def _guess(subject: Subject, worker: Worker, least: float | None, most: float | 
         dtype if isinstance(dtype, str) else None,
         least=least,
         most=most,
+        bits=_bits(subject, printed),
+        mla=subject.effective("disable_mla") is not True and subject.effective("enable_mla") is not False,
     )
+
+
+def _bits(subject: Subject, printed: bool) -> Collection[int] | None:
+    """Return the bits that a parameter may have; None where only the model's own are likely."""
+    quantized = quantization_told(subject)
+    if quantized is None:
+        return (*PLAIN, *QUANTIZED) if printed else None
+    return QUANTIZED if quantized else PLAIN
+
+
+def quantization_told(subject: Subject) -> bool | None:
+    """Return whether the weights are quantized, as the run says; None where it does not say.
+
+    `quantization=None` among the arguments says nothing: a checkpoint names its own. From 0.5.10 on `Load weight end`
+    names that, in place of the dtype, so a line with neither says that there is none, if the arguments ask for none.
+    """
+    loads = [
+        step.attributes
+        for process in subject.ranks
+        for step in process.steps
+        if step.phase == "weights.load" and step.worker != "draft" and step.attributes.get("model_class") is not None
+    ]
+    asked = subject.effective("quantization")
+    if any(load.get("quantization") for load in loads) or asked not in {None, "unquant"}:
+        return True
+    if asked is None and not (loads and subject.run.provenance.effective):
+        return None
+    return False if asked is not None or all(load.get("dtype") is None for load in loads) else None
 
 
 def sharing(subject: Subject) -> tuple[int, int]:

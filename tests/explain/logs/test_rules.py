@@ -9,6 +9,7 @@ import pytest
 
 from sglang_probe.collect.logs.read import read_log
 from sglang_probe.explain.model import Finding
+from sglang_probe.figures import GIB
 from sglang_probe.timeline.logs import run_of
 from tests.explain.explaining import findings
 
@@ -107,3 +108,32 @@ def test_a_model_is_told_by_its_weights_only_where_the_number_of_ranks_is_known(
     )
 
     assert expected == found[0].numbers.get("bytes_per_token")
+
+
+HALF = 131072 * 28 * 8 * 128 * 2 / GIB
+"""What the keys take of 131072 tokens of Llama-3.2-3B."""
+POOL = f"KV Cache is allocated. #tokens: 131072, K size: {HALF:.2f} GB, V size: {HALF:.2f} GB"
+OF_310 = "Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=70.00 GB, mem usage=1.72 GB."
+OF_510 = "Load weight end. elapsed=0.10 s, type=LlamaForCausalLM, {}avail mem=70.00 GB, mem usage=1.72 GB."
+ASKED = ARGUMENTS.replace("tp_size=4", "tp_size=1")
+
+
+@pytest.mark.parametrize(("lines", "named"), [
+    ([ASKED, OF_310], False),
+    ([ASKED, OF_510.format("")], False),
+    ([ASKED, OF_510.format(""), POOL], False),
+    ([ASKED.replace("page_size=1", "quantization='unquant'"), OF_310, POOL], False),
+    ([ASKED, OF_310, POOL], True),
+    ([OF_510.format(""), POOL], True),
+    ([ASKED, OF_510.format("quant=awq, bits=4, "), POOL], True),
+    ([ASKED, OF_510.format("quant=awq, bits=4, ")], True),
+    ([ASKED.replace("page_size=1", "quantization='awq'"), OF_310], True),
+    ([ASKED.replace("page_size=1", "quantization='awq'"), OF_510.format("")], True),
+])  # fmt: skip
+def test_weights_of_4_bits_tell_a_model_where_the_run_is_quantized_or_does_not_say_and_its_pool_fits(
+    lines: list[str], named: bool
+) -> None:
+    cap = "max_total_tokens=131072 is larger than the profiled value -100. Use the profiled value instead."
+    rows = [line if line.startswith("server_args") else f"TP0: {line}" for line in (*lines, cap)]
+
+    assert named == any("Llama-3.2-3B" in f"{one.says} {one.notes}" for one in said(*rows))
