@@ -8,7 +8,9 @@ from pathlib import Path
 from compat.log_corpus import Case, written
 from sglang_probe.catalogue.releases import order
 
-ROW = re.compile(r"^\| (?P<releases>[\d.post, to]+) \| (?P<recognised>\d+) \| (?P<total>\d+) \| (?P<bare>\d+) \|$", re.M)
+ROW = re.compile(
+    r"^\| (?P<releases>[\d.post, to]+) \| (?P<recognised>\d+) \| (?P<total>\d+) \| (?P<bare>\d+) \|$", re.MULTILINE
+)
 
 
 def _has(case: Case, release: str) -> bool:
