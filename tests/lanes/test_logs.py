@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lanes.rows import ROWS
-from lanes.runs import Run, Served
+from lanes.runs import Run, Served, Walked
+from lanes.ways import WAYS
 from sglang_probe.figures import GIB
 
 Told = Callable[..., tuple[int, dict[str, Any]]]
@@ -97,3 +98,35 @@ def test_the_log_of_a_start_that_left_nothing_leads_with_the_weights_and_sglangs
     assert (1, "weights_exceed_budget", "error") == (code, first["rule"], first["severity"])
     assert printed <= {first["numbers"]["minimum_viable_fraction_printed"]}
     assert first["lever"]["value"] > max({*printed, first["numbers"]["minimum_viable_fraction"]})
+
+
+@pytest.mark.parametrize(
+    ("version", "way"), [(version, name) for name, way in WAYS.items() if way.until != "ended" for version in way.lanes]
+)
+def test_drafts_windows_latent_caches_stages_and_replicas_are_told_apart_as_the_events_tell_them(
+    version: str, way: str, walked: Walked, told: Told, tmp_path: Path
+) -> None:
+    run = walked(version, way)
+    log = log_of(run, tmp_path)
+    (read,) = told("timeline", run.directory, log)[1]["runs"]
+    (alone,) = told("timeline", log)[1]["runs"]
+    events = told("timeline", run.directory)[1]["runs"][0]
+
+    assert ("both", []) == (read["source"], read["log_check"]["disagreements"])
+    assert read["log_check"]["agree"] > 0
+    assert pools(alone) == {rank: kinds for rank, kinds in pools(events).items() if rank[0] in labels(alone)}
+
+
+def labels(read: dict[str, Any]) -> set[str]:
+    """Return the labels of a run's ranks."""
+    return {process["label"] for process in ranks_of(read)}
+
+
+def pools(read: dict[str, Any]) -> dict[tuple[str, str], int]:
+    """Return the tokens of each rank's models."""
+    return {
+        (process["label"], worker["worker"]): worker["kv"]["tokens"]
+        for process in ranks_of(read)
+        for worker in process["workers"]
+        if worker["kv"] is not None
+    }

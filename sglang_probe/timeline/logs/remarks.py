@@ -102,7 +102,7 @@ def notes_of(
     if missing:
         of = f"{counted(len(missing), 'rank')} of {missing[0].world_size}"
         notes.append(f"{of} never printed a line: unknown, not zero")
-    if told.arguments is None:
+    if told.arguments is None and (told.assumed or not any("server_args" in note for note in notes)):
         said = f"; told: {', '.join(f'{name}={value}' for name, value in told.assumed.items())}" if told.assumed else ""
         notes.append(f"the log does not hold server_args{said}")
     if frame.pre_load is not None and len(labelled) > 1:
