@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from sglang_probe.cli import explain, timeline
 from sglang_probe.cli.doorbell import doorbell_directory
@@ -29,7 +30,8 @@ from sglang_probe.testing.server import FakeServer, Run
 from sglang_probe.testing.story import DEFAULT_RELEASE, MEM_FRACTION_STATIC, arguments, story
 
 TIMEOUT_S = 120
-SHOWN = {"explain": explain.run, "timeline": timeline.run}
+SHOWN: Final = {"explain": explain, "timeline": timeline}
+"""Commands that show a run."""
 RUNS = "runs"
 """Directory of events within the demo's."""
 
@@ -52,8 +54,15 @@ def run(args: argparse.Namespace) -> int:
         _replay(args, directory)
         if args.keep is None:
             tell("Its events go when this ends; --keep DIR keeps them, and the server's log.\n\n")
-        SHOWN[args.show](argparse.Namespace(path=[str(directory / RUNS)], format=args.format, tokens=0))
+        _show(args.show, directory / RUNS, args.format)
     return 0
+
+
+def _show(command: str, runs: Path, form: str) -> None:
+    """Run a command as its own parser understands its words, so that it has all its defaults."""
+    parser = argparse.ArgumentParser()
+    SHOWN[command].add_arguments(parser)
+    SHOWN[command].run(parser.parse_args([str(runs), "--format", form]))
 
 
 def _replay(args: argparse.Namespace, directory: Path) -> Run:
