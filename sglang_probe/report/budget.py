@@ -76,9 +76,14 @@ def _own(budget: Budget, name: str) -> str:
 
 def _deductions(budget: Budget) -> tuple[str, str]:
     if not budget.deductions:
-        return " - deductions", f" - {gib(0, budget.precision_bytes)}"
+        return " - deductions", f" - {gib(0, _least_precision(budget))}"
     names = "".join(f" - {printable(name)}" for name in budget.deductions)
-    return names, "".join(f" - {gib(taken, budget.precision_bytes)}" for taken in budget.deductions.values())
+    return names, "".join(f" - {gib(taken, _least_precision(budget))}" for taken in budget.deductions.values())
+
+
+def _least_precision(budget: Budget) -> int:
+    """Return how far off what was printed may be: a deduction has no precision of its own."""
+    return round(budget.precisions.get("available_bytes", 0))
 
 
 def _yields(budget: Budget, kv: Kv | None) -> str:
@@ -131,10 +136,10 @@ def _notes(worker: Worker, alone: bool) -> Iterator[str]:
     if given is not None and used is not None and given != used:
         yield f"mem_fraction_static: {fraction(used)} in force, {fraction(given)} given"
     own = [
-        f"{name} {gib(local, budget.precision_bytes)}"
-        for name, local, used_bytes in (
-            ("pre-load", budget.pre_load_local_bytes, budget.pre_load_bytes),
-            ("available", budget.available_local_bytes, budget.available_bytes),
+        f"{name} {_own(budget, term)}"
+        for name, term, local, used_bytes in (
+            ("pre-load", "pre_load_local_bytes", budget.pre_load_local_bytes, budget.pre_load_bytes),
+            ("available", "available_local_bytes", budget.available_local_bytes, budget.available_bytes),
         )
         if local is not None and used_bytes is not None and abs(local - used_bytes) > SAME_OWN_BYTES
     ]

@@ -101,7 +101,8 @@ def _unknowns(step: Step) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for key, reason in step.ledger_reasons.items():
         if key != "unexplained":  # without a total; the title says so
-            by_reason.setdefault(reason, []).append(NAMES.get(key, key))
+            name = "draft weights" if key == "weights_draft" else NAMES.get(key, key)  # a comma would read as two
+            by_reason.setdefault(reason, []).append(name)
     into = "" if step.ledger_total_bytes is None else ", so in unexplained"
     for reason, names in by_reason.items():
         yield f"unknown{into}: {listed(names, len(KEYS))} ({REASONS.get(reason, printable(reason))})"
