@@ -133,7 +133,7 @@ def _profile(ending: Ending, budget: Budget | None) -> Step | None:
         null_reason="SGLang prints no line of it",
         state=ending.budget_state,
         state_reason="shown by the line that follows from it",
-        precision_bytes=budget.precision_bytes,
+        precision_bytes=None if free is None else round(budget.precisions.get("available_local_bytes", 0)) or None,
         failure=ending.failure if ending.failed_phase == BUDGET else None,
         attributes={name: value for name, value in attributes.items() if value is not None},
     )
