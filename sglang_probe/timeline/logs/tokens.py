@@ -86,7 +86,7 @@ def _pool(fact: Fact, window: Fact | None) -> Pool | None:
     if fact.kind == "mamba_alloc":
         parts = [measured(fact, name) for name in ("conv", "ssm", "intermediate_ssm", "intermediate_conv")]
         held = total([part for part in parts if part is not None])
-        kind, tokens = "mamba", fact.count("slots")
+        kind, tokens = "mamba", None  # it has slots of states, not tokens
     elif fact.kind == "kv_post_capture":
         held, kind, tokens = measured(fact, "kv"), "all", fact.count("tokens")
     else:
