@@ -145,3 +145,16 @@ def test_what_is_left_is_within_its_precision_of_what_exact_figures_give(
         true_rest = true_available - true_pre_load * (1 - fraction)
         assert budget.rest_bytes is not None
         assert abs(budget.rest_bytes - true_rest) <= budget.precisions["rest_bytes"] + 2
+
+
+def test_a_draft_that_is_loaded_first_shares_the_budget_of_a_token() -> None:
+    facts = healthy("TP0", tokens=1_000_000)
+    draft = [fact("TP0", kind, avail="59.00", model_class="D") for kind in ("weights_begin", "weights_end")]
+    pool = fact("TP0", "kv_alloc", cache="KV Cache", tokens=1_000_000, k="1.00", v="1.00", bound=False)
+    late = [*facts[:6], *draft, pool, *facts[6:]]
+    first = [*facts[:4], *draft, *facts[4:6], pool, fact("TP0", "pool_end", avail="7.00"), *facts[6:]]
+    alone = _budget(run_of(log(*late))).bytes_per_token
+    shared = _budget(run_of(log(*first))).bytes_per_token
+    assert alone is not None and shared is not None
+    assert alone == pytest.approx(50 * GIB / 1_000_000, rel=1e-4)
+    assert shared == pytest.approx(52 * GIB / 1_000_000, rel=1e-4)
