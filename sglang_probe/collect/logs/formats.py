@@ -17,6 +17,7 @@ from sglang_probe.collect.logs.formats_serving import ADJUSTED, ENDS, SERVING
 from sglang_probe.collect.logs.formats_start import START
 from sglang_probe.collect.logs.model import Entry, Fact
 from sglang_probe.collect.logs.not_memory import looks
+from sglang_probe.collect.logs.shape import QUOTES, is_record, is_users
 
 FORMATS: Final[tuple[Format, ...]] = (*SERVING, *START, *GRAPHS, *ALLREDUCE, *ADJUSTED, *ENDS)
 """In the order in which they are asked; the first that matches is it."""
@@ -33,6 +34,8 @@ Said: TypeAlias = tuple[str, dict[str, Any]]
 def facts_of(entry: Entry) -> tuple[Fact, ...]:
     """Return what an entry says, in the order in which it says it; nothing for a line of another kind."""
     text = _message(entry.text)
+    if is_users(text):
+        return ()
     return tuple(Fact(kind=kind, entry=entry, values=values) for kind, values in _said(text, entry.prefixed))
 
 
@@ -46,7 +49,8 @@ def is_whole(text: str) -> bool:
 
 
 def _message(text: str) -> str:
-    return _GPU.sub("", text[:MAX_TEXT].strip(), count=1) if text.startswith("[gpu") else text[:MAX_TEXT].strip()
+    text = text[:MAX_TEXT].strip()
+    return _GPU.sub("", text, count=1) if text.startswith("[gpu") else text.lstrip(QUOTES)
 
 
 def _said(text: str, prefixed: bool) -> list[Said]:
@@ -59,7 +63,8 @@ def _said(text: str, prefixed: bool) -> list[Said]:
         found += [inner[:2]] if inner is not None and inner[0] in _ALSO else []
     else:
         read = _read(text)
-        found = memory_in([text], raised=False) if read is None else [read[:2]]
+        said = read is None and is_record(text, prefixed)
+        found = memory_in([text], raised=False) if said else [] if read is None else [read[:2]]
         if read is not None and read[0] not in _ALSO:
             return found
     if not any(kind in _MEMORY for kind, _ in found):
