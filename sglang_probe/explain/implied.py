@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 from sglang_probe.catalogue.default_fraction import defaults, releases_with
 from sglang_probe.explain.log_tokens import TokenSize, seat_token, sharing
 from sglang_probe.explain.subject import Seat, Subject
+from sglang_probe.explain.told import positive
+from sglang_probe.figures import number
 from sglang_probe.timeline.arithmetic import could_be_pre_load, is_capped
 
 ROUND: Final = 1024
@@ -91,13 +93,24 @@ def implied_of(subject: Subject) -> Implied | None:
     tokens = budget.result if budget.result is not None else None if kv is None else kv.tokens
     printed = min((one.budget.pre_load_local_bytes for one in subject.seats if one.budget.pre_load_local_bytes),
                   default=None)  # fmt: skip
-    token = seat_token(subject, seat)
+    token = _shared(seat) or seat_token(subject, seat)
     unclear = budget.deductions or is_capped(seat.worker) or (kv is not None and kv.limited_by in _NOT_THE_BUDGET)
+    unclear = unclear or (positive(subject.effective("pp_size")) or 1) > 1  # a stage with less may have decided
     if tokens is None or budget.available_bytes is None or not printed or token is None or unclear:
         return None
     off = max(budget.precisions.get("available_bytes", 0), budget.precisions.get("pre_load_local_bytes", 0))
     cards = [one.device.total_bytes for one in subject.ranks if one.device is not None and one.device.total_bytes]
     return Implied(seat, token, tokens, budget.available_bytes, printed, math.ceil(off), min(cards, default=None))
+
+
+def _shared(seat: Seat) -> TokenSize | None:
+    """Return what a token takes of a budget that drafts share, where more than the target's pool is known of it."""
+    budget, own = seat.budget, None if seat.worker.kv is None else seat.worker.kv.bytes_per_token
+    if budget.bytes_per_token is None or own is None or budget.bytes_per_token <= own:
+        return None
+    off = round(budget.precisions.get("bytes_per_token", 0))
+    says = f"{number(budget.bytes_per_token)} +- {number(off)} B, the target's and the draft's pools over the tokens"
+    return TokenSize(budget.bytes_per_token, off, says, "measured")
 
 
 _NOT_THE_BUDGET: Final = frozenset({"pp_min", "hybrid_swa", "target", "post_capture"})

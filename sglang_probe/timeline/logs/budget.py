@@ -4,8 +4,8 @@ SGLang prints no term of it but what is free around the weights. Pre-load memory
     printed   `Load weight begin`, or what was free after the weights plus what they took
     implied   (available - deductions - tokens x bytes per token) / (1 - fraction), where all of these are known
 The printed one is an estimate: SGLang reads its own before a rank's communicator exists, and takes the least over the
-ranks. Where the tokens that SGLang got contradict it, the implied one counts, if it can be one: near the printed one and
-less than the card. Otherwise a term is missing, or another fraction was in force, and the printed one stays.
+ranks. Where the tokens that SGLang got contradict it, the implied one counts, if it can be one: near the printed one
+and less than the card. Otherwise a term is missing, or another fraction was in force, and the printed one stays.
 
 Worked example (TP 8): 59.64 GiB available, fraction 0.83, 1,218,251 tokens of 40,960 bytes: (59.64 - 46.473) / 0.17
 = 77.45 GiB before the weights, where 76.63 was printed.
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sglang_probe.collect.logs.model import Fact
+from sglang_probe.figures import gib
 from sglang_probe.timeline.arithmetic import could_be_pre_load
 from sglang_probe.timeline.logs.ledger import card_of
 from sglang_probe.timeline.logs.measured import Measured, least_of, measured, total
@@ -100,7 +101,9 @@ def budget_of(seat: Seat, frame: Frame, told: Told, kv: Kv | None, size: TokenSi
     rest = _rest_by_tokens(seat, kv, size, told)
     pre = _pre_load(frame, fraction, deductions, rest)
     slack = None if pre.size is None or fraction.value is None else pre.size.times(1 - fraction.value)
-    if rest is None:
+    does_not_follow = pre.agrees is False and pre.basis == "printed"
+    by_tokens = rest if does_not_follow else None
+    if rest is None or does_not_follow:  # the formula that is shown must give what stands behind it
         rest = _rest_by_terms(frame.available, slack, deductions)
     sizes: dict[str, Measured | None] = {
         "pre_load_bytes": pre.size,
@@ -131,8 +134,8 @@ def budget_of(seat: Seat, frame: Frame, told: Told, kv: Kv | None, size: TokenSi
         minimum_viable_fraction=minimum,
         minimum_viable_fraction_reason=None if minimum is not None else "the log does not hold its terms",
         minimum_viable_fraction_printed=frame.minimum_printed,
-        verified=True if pre.agrees else None,
-        verified_reason=_verified_reason(pre),
+        verified=False if does_not_follow else True if pre.agrees else None,
+        verified_reason=_verified_reason(pre, by_tokens),
         precision_bytes=max((one.precision for one in sizes.values() if one is not None), default=None) or None,
         precisions=precisions,
         pre_load_basis=pre.basis,
@@ -140,9 +143,11 @@ def budget_of(seat: Seat, frame: Frame, told: Told, kv: Kv | None, size: TokenSi
     )
 
 
-def _verified_reason(pre: PreLoaded) -> str | None:
+def _verified_reason(pre: PreLoaded, by_tokens: Measured | None) -> str | None:
     if pre.agrees:
         return None
+    if by_tokens is not None:
+        return f"by its tokens it was {gib(by_tokens.bytes, by_tokens.precision)} GiB"
     if pre.agrees is None:
         return "the log does not hold what SGLang computed"
     return "the pre-load memory is computed from the tokens, so they prove nothing"
