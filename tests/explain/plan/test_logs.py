@@ -220,6 +220,7 @@ def without_a_pool(ranks: int) -> Iterator[str]:
     yield f"server_args=ServerArgs(model_path='m', quantization='fp8', mem_fraction_static=0.55, tp_size={ranks})"
     for rank in range(ranks):
         yield f"[14:22:10 TP{rank}] Load weight begin. avail mem=78.33 GB"
+    for rank in range(ranks):
         yield f"[14:24:41 TP{rank}] Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=28.92 GB"
     yield "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
 
