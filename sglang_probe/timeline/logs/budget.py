@@ -4,7 +4,7 @@ SGLang prints no term of it but what is free around the weights. Pre-load memory
     printed   `Load weight begin`, or what was free after the weights plus what they took
     implied   (available - deductions - tokens x bytes per token) / (1 - fraction), where all of these are known
 The printed one is an estimate: SGLang reads its own before a rank's communicator exists, and takes the least over the
-ranks. Where the tokens that SGLang got contradict it, the implied one counts, if it can be one: near the printed one and
+ranks. Where SGLang's tokens contradict it, the implied one counts, if it can be one: near the printed one and
 less than the card. Otherwise a term is missing, or another fraction was in force, and the printed one stays.
 
 Worked example (TP 8): 59.64 GiB available, fraction 0.83, 1,218,251 tokens of 40,960 bytes: (59.64 - 46.473) / 0.17
