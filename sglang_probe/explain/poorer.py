@@ -18,12 +18,19 @@ from sglang_probe.figures import gib
 from sglang_probe.timeline.model import Process
 
 _STAGE: Final = re.compile(r"\bPP(\d+)")
+_TENSOR: Final = re.compile(r"\bTP(\d+)")
 
 
 def stage_of(process: Process) -> str | None:
     """Return the pipeline stage of a rank of a log; None where its label names none."""
     found = _STAGE.search(process.label or "")
     return None if found is None else found[1]
+
+
+def tensor_of(process: Process) -> int:
+    """Return the tensor rank of a rank of a log; 0 where its label names none."""
+    found = _TENSOR.search(process.label or "")
+    return 0 if found is None else int(found[1])
 
 
 def poorer_ranks(subject: Subject) -> dict[str, Held]:
