@@ -18,7 +18,8 @@ _RECORD: Final = re.compile(
 )
 """What libraries and the releases without prefix write at a line's beginning, without an exception's name."""
 _USERS: Final = re.compile(
-    r"(?:Receive|Finish|Received|New generate request|Request)\b[^\[]{0,60}?(?:obj|rid|req\w*|text|body|prompt)\b *[=:(]"
+    r"(?:Receive|Finish|Received|New generate request|Request)\b[^\[]{0,60}?"
+    r"(?:obj|rid|req\w*|text|body|prompt)\b *[=:(]"
     r"|(?:Receive|Finish): |(?:request\.(?:received|finished)|Received (?:/\S+ )?request)\b"
     r"|\{ ?['\"](?:event['\"]: ?['\"]request\.|(?:prompt|text|content|messages|role|input|inputs|model)['\"] ?:)"
     r"|['\"](?:prompt|text|content|messages|role|input|inputs)['\"] ?:"
