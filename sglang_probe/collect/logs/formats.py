@@ -17,6 +17,7 @@ from sglang_probe.collect.logs.formats_serving import ADJUSTED, ENDS, SERVING
 from sglang_probe.collect.logs.formats_start import START
 from sglang_probe.collect.logs.model import Entry, Fact
 from sglang_probe.collect.logs.not_memory import looks
+from sglang_probe.collect.logs.secrets import clean
 from sglang_probe.collect.logs.shape import QUOTES, is_record, is_users
 
 FORMATS: Final[tuple[Format, ...]] = (*SERVING, *START, *GRAPHS, *ALLREDUCE, *ADJUSTED, *ENDS)
@@ -36,7 +37,9 @@ def facts_of(entry: Entry) -> tuple[Fact, ...]:
     text = _message(entry.text)
     if is_users(text):
         return ()
-    return tuple(Fact(kind=kind, entry=entry, values=values) for kind, values in _said(text, entry.prefixed))
+    said = _said(text, entry.prefixed)
+    shown = clean(entry, said) if said else entry
+    return tuple(Fact(kind=kind, entry=shown, values=values) for kind, values in said)
 
 
 def is_whole(text: str) -> bool:
