@@ -10,7 +10,7 @@ from sglang_probe.figures import counted, listed
 from sglang_probe.timeline.logs.seats import Seat
 from sglang_probe.timeline.logs.steps import Phase
 from sglang_probe.timeline.logs.told import Told
-from sglang_probe.timeline.logs.trouble import BUDGET, Trouble, came_to, phase_in_frames, troubles_of
+from sglang_probe.timeline.logs.trouble import BUDGET, Trouble, came_to, is_bind, phase_in_frames, troubles_of
 from sglang_probe.timeline.model import Failure, RunOutcome
 from sglang_probe.timeline.peers import LOST_PEER
 
@@ -36,12 +36,19 @@ def verdict_of(log: LogRun, seats: Sequence[Seat], told: Told, open_phases: Sequ
     ready_at, why_ready = _ready(log, seats, told)
     troubles = troubles_of(log.facts)
     first = next((one for one in troubles if ready_at is None or one.position < ready_at), None)
-    if ready_at is not None and first is None:
+    said = ready_at is not None and log.facts[ready_at].kind == "ready"
+    if ready_at is not None and first is None and (said or not any(map(is_bind, log.facts))):
         return Verdict("ready", why_ready, ready_at=ready_at)
-    if ready_at is not None and log.facts[ready_at].kind == "ready":  # it was ready all the same: SGLang went on
+    if said:  # it was ready all the same: SGLang went on
         return Verdict("ready", why_ready, ready_at=ready_at)
     if first is not None:
         return _failed(log, seats, first)
+    taken = next(filter(is_bind, log.facts), None)
+    if taken is not None:
+        message = (taken.text("message") or taken.entry.text).removeprefix("ERROR:").strip()
+        failure = Failure(id=_at(taken), type="OSError", message=message)  # which alone prints an errno so
+        at = _at(taken).rpartition("/")[2]
+        return Verdict("failed", f"address already in use ({at})", None, taken.label, failure)
     negative = [seat for seat in seats if _left_nothing(seat)]
     if negative:
         return _negative(negative)
@@ -102,11 +109,17 @@ def _negative(seats: Sequence[Seat]) -> Verdict:
     return Verdict("failed", reason, BUDGET, seats[0].label if len(seats) == 1 else None)
 
 
+def _at(fact: Fact) -> str:
+    return f"{fact.entry.file}:{fact.entry.line}"
+
+
 def _died(ended: Fact, open_phases: Sequence[tuple[Seat, Phase]]) -> Verdict:
-    phases = {phase.phase for _, phase in open_phases}
+    last = {seat.label: phase.phase for seat, phase in open_phases}  # of each rank the one begun last
+    phases = set(last.values())
     phase = phases.pop() if len(phases) == 1 else None
     said = ended.entry.text.splitlines()[0] if ended.entry.text else "a process was ended"
-    return Verdict("died", f"{said} ({ended.entry.file} line {ended.entry.line})", phase, ended.label)
+    at = _at(ended).rpartition("/")[2]
+    return Verdict("died", f"{said} ({at})", phase, ended.label)
 
 
 def _why_unknown(seats: Sequence[Seat], open_phases: Sequence[tuple[Seat, Phase]]) -> str:
