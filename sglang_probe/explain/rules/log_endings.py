@@ -9,6 +9,7 @@ from sglang_probe.explain.model import Confidence, Finding, Lever
 from sglang_probe.explain.not_memory import Other, other_in, other_of
 from sglang_probe.explain.oom_message import parse
 from sglang_probe.explain.phrases import on_ranks
+from sglang_probe.explain.sayings import saying_in
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, gib, listed
 from sglang_probe.timeline.model import Failure, Process, Remark, Step
@@ -112,7 +113,8 @@ def _raised(subject: Subject, failure: Failure) -> Finding:
 
 def after_ready(subject: Subject) -> Iterator[Finding]:
     """What ended a server that was ready, or went wrong in it, where it is not the device's memory."""
-    found = [one for one in subject.run.later if parse(f"{one.what}: {one.message or ''}") is None]
+    words = [(one, f"{one.what}: {one.message or ''}") for one in subject.run.later]
+    found = [one for one, said in words if parse(said) is None and saying_in(said) is None]
     if not found or subject.run.outcome != "ready":
         return
     first = found[0]
@@ -199,17 +201,26 @@ def _host_memory(subject: Subject) -> Finding:
 
 
 def remarks(subject: Subject) -> Iterator[Finding]:
-    """Lines that are not memory, whatever became of the run; those that only look fatal are one finding."""
-    alike: dict[tuple[str, bool], list[Remark]] = {}
-    for remark in subject.run.remarks:
-        if remark.kind in {"not_memory", "harmless"}:
-            alike.setdefault((remark.what, remark.kind == "harmless"), []).append(remark)
+    """Lines that are not memory, whatever became of the run."""
     lead = _names(subject)
-    for (name, quiet), lines in alike.items():
-        if not quiet and name != lead:
+    for name, lines in _alike(subject, "not_memory").items():
+        if name != lead:
             yield _elsewhere(subject, name, lines)
-    quiet_ones = {name: lines for (name, quiet), lines in alike.items() if quiet}
-    if quiet_ones:
+
+
+def _alike(subject: Subject, kind: str) -> dict[str, list[Remark]]:
+    alike: dict[str, list[Remark]] = {}
+    for remark in subject.run.remarks:
+        if remark.kind == kind:
+            alike.setdefault(remark.what, []).append(remark)
+    return alike
+
+
+def looks_fatal(subject: Subject) -> Iterator[Finding]:
+    """Lines that look fatal and are not, in one finding; none of a server that is well, where nobody asks."""
+    quiet_ones = _alike(subject, "harmless") if subject.is_log else {}
+    is_well = subject.run.outcome == "ready" and not subject.run.later and not _alike(subject, "not_memory")
+    if quiet_ones and not is_well:
         count = sum(remark.count for lines in quiet_ones.values() for remark in lines)
         shown = "; ".join(f"{_what(name)} ({_places(lines)})" for name, lines in quiet_ones.items())
         yield Finding(

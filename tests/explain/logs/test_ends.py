@@ -68,6 +68,20 @@ def test_a_kill_that_comes_first_is_said_once_as_possibly_the_host_s_memory_with
     assert (1, 0) == (says.count("OOM killer"), sum(rule == "not_memory" for rule, _ in rules))
 
 
+def test_lines_that_look_fatal_stand_last_and_not_at_all_where_the_server_is_well() -> None:
+    quiet = "[2030-01-01 00:00:01] Fail to set RLIMIT_NOFILE: current limit exceeds maximum limit"
+
+    assert "look" not in told(LOAD, quiet, READY)[2]
+    assert told(LOAD, quiet, RAISED.format(OOM))[1][-1] == ("not_memory", "info")
+
+
+def test_sentences_are_told_apart_by_full_stops_and_nothing_is_said_of_costs_that_no_line_has() -> None:
+    _, _, says = told("RuntimeError: Not enough memory. Current value: self.server_args.mem_fraction_static=0.2")
+
+    assert "=0.2. No budget" in says
+    assert "0 ranks" not in says and "no cost" not in says
+
+
 def test_a_server_that_was_asked_to_stop_did_not_end_by_itself() -> None:
     stopped = "[2030-01-01 00:00:09] SIGTERM received. signum=None frame=None. Draining requests and shutting down..."
     crashed = "[2030-01-01 00:00:10] Subprocess scheduler_0 (pid=7) crashed with exit code -15. Triggering SIGQUIT for"
