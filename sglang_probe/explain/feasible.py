@@ -17,8 +17,9 @@ from sglang_probe.explain.log_tokens import bytes_of_token
 from sglang_probe.explain.model import Basis
 from sglang_probe.explain.set_aside import rule_of_thumb, taken_after
 from sglang_probe.explain.subject import Seat, Subject
-from sglang_probe.figures import gib
+from sglang_probe.figures import UNKNOWN, gib
 from sglang_probe.timeline.arithmetic import floor_binds
+from sglang_probe.timeline.model import Budget
 
 
 class Bound(NamedTuple):
@@ -80,7 +81,10 @@ def interval_of(subject: Subject, seat: Seat, wanted_tokens: int = 0) -> Interva
         return None
     if seat.budget.minimum_viable_fraction is None:
         return None  # a deduction hangs on the fraction
-    lowest = terms.fraction_for(wanted_tokens * (token or 0))
+    printed, own = seat.budget.minimum_viable_fraction_printed, seat.budget.minimum_viable_fraction
+    # SGLang's own is exact to four decimals, and that of a log's lines is not: the higher one is safe.
+    above = max(printed - own, 0.0) if printed is not None and seat.budget.precisions else 0.0
+    lowest = terms.fraction_for(wanted_tokens * (token or 0)) + above
     return Interval(lowest, wanted_tokens, highest_of(subject, seat), terms.pre_load)
 
 
@@ -112,13 +116,19 @@ def at_least(value: float) -> str:
     return f"{_up(value, 4):.4f}"
 
 
+def shown_minimum(budget: Budget) -> str:
+    """Return a budget's minimum viable fraction as it is printed: of a log's figures rounded up, as `at_least`."""
+    minimum = budget.minimum_viable_fraction
+    return UNKNOWN if minimum is None else at_least(minimum) if budget.precisions else f"{minimum:.4f}"
+
+
 def at_most(value: float) -> str:
     """Return the largest fraction of four decimals that is not above a bound."""
     return f"{_down(value, 4):.4f}"
 
 
 def _up(value: float, decimals: int) -> float:
-    return math.ceil(value * 10.0**decimals) / 10.0**decimals
+    return math.ceil(value * 10.0**decimals - 1e-9) / 10.0**decimals  # 0.0308 in binary may lie above itself
 
 
 def _down(value: float, decimals: int) -> float:

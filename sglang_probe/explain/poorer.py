@@ -39,7 +39,7 @@ def poorer_ranks(subject: Subject) -> dict[str, Held]:
         return {}
     stages: dict[str | None, list[Seat]] = {}
     for seat in subject.seats:
-        if seat.budget.available_local_bytes is not None:
+        if seat.budget.available_local_bytes is not None and seat.budget.available_local_bytes > 0:
             stages.setdefault(stage_of(seat.process), []).append(seat)
     found: dict[str, Held] = {}
     for seats in stages.values():

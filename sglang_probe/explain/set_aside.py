@@ -16,6 +16,11 @@ from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.explain.told import Told, knobs_of, knobs_on, largest_of, sizes_of
 from sglang_probe.timeline.model import Process
 
+ONLY_BEFORE: Final = frozenset({"additional_ports", "disable_mla", "file_storage_pth", "n_share_experts_fusion"})
+"""Arguments that only releases up to 0.4.6 have: each of 0.2.0 to 0.4.6.post5 has one, by SGLang's ServerArgs."""
+FROM_0_4_7_POST1: Final = "enable_return_hidden_states"
+FROM_0_5_9: Final = "attn_cp_size"
+"""Arguments that every release has from this one on, and none before."""
 _ANY_CARD: Final = 0.0
 """MiB of a card that is not known: SGLang's least reserve on large ones is left out."""
 
@@ -60,8 +65,15 @@ def rule_of_thumb(subject: Subject) -> RuleOfThumb | None:
 def _whose(subject: Subject) -> str:
     """Return whose rule it is: releases before it computed a fraction in other ways."""
     release = subject.run.provenance.sglang_version
-    older = release is not None and order(release) < order(SINCE)
+    older = _is_older(subject) if release is None else order(release) < order(SINCE)
     return f"SGLang {SINCE}'s" if older else "SGLang's own"
+
+
+def _is_older(subject: Subject) -> bool:
+    """Say whether a log that names no release has the arguments of one before the rule: these took a fixed fraction by
+    tensor parallelism, or computed it in other ways."""
+    known = (subject.run.provenance.effective or {}).keys()
+    return bool(known & ONLY_BEFORE) or (FROM_0_4_7_POST1 in known and FROM_0_5_9 not in known)
 
 
 def _variant(subject: Subject, knobs: Knobs | None) -> Variant:

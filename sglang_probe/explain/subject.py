@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from sglang_probe.timeline.arithmetic import SAME_BYTES, left_nothing
 from sglang_probe.timeline.model import Budget, Failure, Process, Run, Step, Worker
 from sglang_probe.timeline.processes import ranks_of
@@ -143,6 +145,19 @@ def raised_at(failure: Failure) -> str | None:
         return failure.raised_in
     path, line, name = own[-1]
     return f"{path.rpartition('/sglang/')[2]}:{line} in {name}"
+
+
+_CHAINED: Final = re.compile(
+    r"\n\s*(?:During handling of the above exception|The above exception was the direct cause)"
+)
+
+
+def first_of(failure: Failure) -> Failure:
+    """Return a failure with the traceback of the first exception of a chain: what was raised before it was raised
+    again in other words."""
+    whole = failure.stacktrace or ""
+    first = _CHAINED.split(whole, maxsplit=1)[0]
+    return failure if first == whole else structs.replace(failure, stacktrace=first)
 
 
 def errors_by_id(process: Process) -> Iterator[Step]:

@@ -24,6 +24,7 @@ TITLES: Final[dict[str, str]] = {
     "growth": "memory of others moved",
     "custom_all_reduce": "the custom all-reduce",
     "not_memory": "not memory",
+    "host_memory": "the host's memory",
     "unfinished": "the record ends here",
     "advice": "SGLang's own advice",
     "before_the_weights": "before the weights",

@@ -54,6 +54,8 @@ def process_name(process: Process) -> str:
 
 
 def _ready(run: Run) -> str:
+    if run.source == "log" and run.later:
+        return _ready_in_a_log(run)
     after = f" after {run.ready_s:.1f} s" if run.ready_s is not None else ""
     gone = [process for process in run.processes if process.alive is False]
     if not gone:
@@ -67,6 +69,14 @@ def _ready(run: Run) -> str:
     run_on = "still run" if len(running) > 1 else "still runs"
     still = f"; {_named(running)} {run_on}" if running else ""
     return f"READY{after}, but {_named(gone)} {'is' if len(gone) == 1 else 'are'} gone{still}"
+
+
+def _ready_in_a_log(run: Run) -> str:
+    """Say what came after a server was ready, as its log has it: an error, or how it ended."""
+    first = run.later[0]
+    who = f" on {printable(first.label)}" if first.label else ""
+    joint = ", then ended: " if first.kind == "gone" else "; later "
+    return f"READY{joint}{printable(first.what)}{who}"
 
 
 def _named(processes: Sequence[Process]) -> str:
@@ -87,7 +97,15 @@ def _failed(run: Run) -> str:
         reason = ""
         if run.lost_peer:
             reason = ": the first error reports a lost peer, and no process here fell silent before it"
+        elif run.source == "log" and not run.failed_phase and not run.failed_label and _says_more(run):
+            reason = f": {printable(run.outcome_reason or '')}"
     return f"FAILED{where}{_on(run, alike)}{reason}"
+
+
+def _says_more(run: Run) -> bool:
+    """Say whether the reason says more than the error does."""
+    kind = None if run.failure is None else run.failure.type
+    return run.outcome_reason not in {None, "", kind, "an error"}
 
 
 def _on(run: Run, alike: Sequence[Process]) -> str:

@@ -17,6 +17,7 @@ from sglang_probe.explain.rules import (
     endings,
     fraction,
     log_assumed,
+    log_endings,
     logs,
     memory,
     pools,
@@ -59,6 +60,7 @@ RULES: Final[tuple[Rule, ...]] = (
     allreduce.before_the_weights,
     serving.incomplete,
     logs.printed_memory,
+    log_endings.looks_fatal,
 )
 LAST: Final[Rule] = endings.unexplained
 """Asked where none of them names a cause of a failure."""

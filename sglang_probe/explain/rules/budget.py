@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sglang_probe.explain.counterfactual import after_weights, given_back
-from sglang_probe.explain.feasible import Interval, at_least, at_most, interval_of
+from sglang_probe.explain.feasible import Interval, at_least, at_most, interval_of, shown_minimum
 from sglang_probe.explain.levers import levers_of, real_weights
 from sglang_probe.explain.log_tokens import bytes_of_token, seat_token
 from sglang_probe.explain.model import Finding, Lever
@@ -148,7 +148,7 @@ def _formula(seat: Seat) -> str:
     available = f"({gib(budget.available_bytes)}{taken})" if taken else gib(budget.available_bytes)
     return (
         f"{formula}; minimum viable fraction = 1 - {available} / {gib(budget.pre_load_bytes)} ="
-        f" {budget.minimum_viable_fraction:.4f}"
+        f" {shown_minimum(budget)}"
     )
 
 
@@ -180,8 +180,8 @@ def _notes(subject: Subject, seat: Seat, interval: Interval | None) -> Iterator[
     token = bytes_of_token(subject, seat)
     if interval is not None:
         room = f"{number(interval.tokens)} tokens just fit" if interval.tokens else "the cache is just empty"
-        decimals = 4 if budget.precisions else 6
-        yield f"at {interval.lowest:.{decimals}f} {room}"
+        at = at_least(interval.lowest) if budget.precisions else f"{interval.lowest:.6f}"
+        yield f"at {at} {room}"
         if interval.highest is None:
             yield (
                 "the upper bound is not known: no graph was captured, and the arguments do not say what SGLang sets"
@@ -201,8 +201,9 @@ def _notes(subject: Subject, seat: Seat, interval: Interval | None) -> Iterator[
     printed, own = budget.minimum_viable_fraction_printed, budget.minimum_viable_fraction
     if printed is not None and own is not None:
         by_lines = "by the printed lines " if budget.precisions else ""
-        is_same = f"{printed:.4f}" == f"{own:.4f}" or (not budget.precisions and abs(printed - own) <= SAME_MINIMUM)
-        verdict = ": the same" if is_same else f", and {by_lines}it is {own:.4f}"
+        own_exact = not budget.precisions and abs(printed - own) <= SAME_MINIMUM
+        is_same = f"{printed:.4f}" == shown_minimum(budget) or own_exact
+        verdict = ": the same" if is_same else f", and {by_lines}it is {shown_minimum(budget)}"
         yield f"SGLang's own message names {printed:.4f} as the minimum{verdict}"
     if budget.verified:
         yield "verified: these terms reproduce SGLang's own result exactly"

@@ -10,7 +10,7 @@ from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.oom_message import is_host_memory
 from sglang_probe.explain.phrases import gpu, on_ranks
-from sglang_probe.explain.rules.log_endings import last_begun, not_memory_in_a_log, remarks
+from sglang_probe.explain.rules.log_endings import after_ready, last_begun, not_memory_in_a_log, remarks
 from sglang_probe.explain.sayings import no_room
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, fraction, gib, listed, number
@@ -29,6 +29,7 @@ def not_memory(subject: Subject) -> Iterator[Finding]:
     if launcher is not None:
         yield _never_began(launcher)
     if subject.is_log and (not subject.failed or subject.budget_failed or shortage_of(subject) or no_room(subject)):
+        yield from after_ready(subject)
         yield from remarks(subject)
     if not subject.failed or subject.budget_failed or shortage_of(subject) is not None or no_room(subject) is not None:
         return

@@ -73,7 +73,8 @@ def _size(cache: Cache) -> str:
 
 def _parts(cache: Cache) -> Iterator[str]:
     """Say what keys and values take, where a pool prints them apart: they need not be alike."""
-    halves, tokens = _halves(cache), next((pool.tokens for pool in cache.kv.pools if pool.bytes is not None), None)
+    pools = [pool for pool in cache.kv.pools if pool.kind != "mamba"]  # whose slots are no tokens
+    halves, tokens = _halves(cache), next((pool.tokens for pool in pools if pool.bytes is not None), None)
     if halves:
         both = halves["k_bytes"] + halves["v_bytes"]
         pool = "" if tokens in {None, cache.kv.tokens} else f" for {number(tokens)} tokens"

@@ -7,7 +7,9 @@ from typing import Final
 
 from sglang_probe.explain.model import Confidence, Finding, Lever
 from sglang_probe.explain.not_memory import Other, other_in, other_of
+from sglang_probe.explain.oom_message import parse
 from sglang_probe.explain.phrases import on_ranks
+from sglang_probe.explain.sayings import saying_in
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, gib, listed
 from sglang_probe.timeline.model import Failure, Process, Remark, Step
@@ -79,7 +81,7 @@ def not_memory_in_a_log(subject: Subject) -> Iterator[Finding]:
     if subject.failed and run.failure is not None:
         yield _raised(subject, run.failure)
     elif run.outcome == "died":
-        yield _died(subject)
+        yield _host_memory(subject) if _was_killed(subject) else _died(subject)
     yield from remarks(subject)
 
 
@@ -106,6 +108,29 @@ def _raised(subject: Subject, failure: Failure) -> Finding:
         numbers={"free_bytes": free, "exception": exception_type(failure.type), "what": other.name if other else None},
         lever=Lever(says=_do(subject, failure, other)),
         confidence=sure,
+    )
+
+
+def after_ready(subject: Subject) -> Iterator[Finding]:
+    """What ended a server that was ready, or went wrong in it, where it is not the device's memory."""
+    words = [(one, f"{one.what}: {one.message or ''}") for one in subject.run.later]
+    found = [one for one, said in words if parse(said) is None and saying_in(said) is None]
+    if not found or subject.run.outcome != "ready":
+        return
+    first = found[0]
+    other = other_in(f"{first.what}: {first.message or ''}")
+    said = next(iter((first.message or "").splitlines()), "")[:300]
+    ended = "ended" if first.kind == "gone" else f"met {first.what}"
+    about = "" if other is None else f" It is about {other.what}: not the device's memory."
+    more = f" {len(found) - 1} more came after it." if len(found) > 1 else ""
+    yield Finding(
+        rule="not_memory",
+        severity="error",
+        ranks=() if first.label is None else (first.label,),
+        says=f"The server was ready, and then it {ended}.{about} It says: {said.removesuffix('.')}.{more}",
+        numbers={"what": None if other is None else other.name, "exception": first.what},
+        lever=None if other is None or other.do is None else Lever(says=other.do),
+        confidence="certain" if other is not None else "possible",
     )
 
 
@@ -153,18 +178,49 @@ def _died(subject: Subject) -> Finding:
     )
 
 
+def _was_killed(subject: Subject) -> bool:
+    return any(remark.kind == "ended" and remark.what == "killed" for remark in subject.run.remarks)
+
+
+def _host_memory(subject: Subject) -> Finding:
+    """A signal 9 that comes first: no line says why, and the host's OOM killer is the likeliest sender."""
+    run, free = subject.run, last_free(subject)
+    room = "" if free is None else f" On the device {gib(free)} GiB were free when it was last printed."
+    return Finding(
+        rule="host_memory",
+        severity="error",
+        ranks=() if run.failed_label is None else (run.failed_label,),
+        says=f"A process was ended by signal 9{f' in {run.failed_phase}' if run.failed_phase else ''}, without an"
+        f" exception: from outside, or by the kernel's OOM killer where the host's memory is short.{room} It is not the"
+        f" device's memory, which would have raised an error. It says: {run.outcome_reason or '-'}",
+        numbers={"free_bytes": free, "phase": run.failed_phase, "what": "host_killed"},
+        lever=Lever(says="look at the host's log: dmesg -T | grep -i 'out of memory', journalctl -k, the pod's last"
+                    " state"),
+        confidence="possible",
+    )
+
+
 def remarks(subject: Subject) -> Iterator[Finding]:
-    """Lines that are not memory, whatever became of the run; those that only look fatal are one finding."""
-    alike: dict[tuple[str, bool], list[Remark]] = {}
-    for remark in subject.run.remarks:
-        if remark.kind in {"not_memory", "harmless"}:
-            alike.setdefault((remark.what, remark.kind == "harmless"), []).append(remark)
+    """Lines that are not memory, whatever became of the run."""
     lead = _names(subject)
-    for (name, quiet), lines in alike.items():
-        if not quiet and name != lead:
+    for name, lines in _alike(subject, "not_memory").items():
+        if name != lead:
             yield _elsewhere(subject, name, lines)
-    quiet_ones = {name: lines for (name, quiet), lines in alike.items() if quiet}
-    if quiet_ones:
+
+
+def _alike(subject: Subject, kind: str) -> dict[str, list[Remark]]:
+    alike: dict[str, list[Remark]] = {}
+    for remark in subject.run.remarks:
+        if remark.kind == kind:
+            alike.setdefault(remark.what, []).append(remark)
+    return alike
+
+
+def looks_fatal(subject: Subject) -> Iterator[Finding]:
+    """Lines that look fatal and are not, in one finding; none of a server that is well, where nobody asks."""
+    quiet_ones = _alike(subject, "harmless") if subject.is_log else {}
+    is_well = subject.run.outcome == "ready" and not subject.run.later and not _alike(subject, "not_memory")
+    if quiet_ones and not is_well:
         count = sum(remark.count for lines in quiet_ones.values() for remark in lines)
         shown = "; ".join(f"{_what(name)} ({_places(lines)})" for name, lines in quiet_ones.items())
         yield Finding(
@@ -178,6 +234,11 @@ def remarks(subject: Subject) -> Iterator[Finding]:
 
 def _names(subject: Subject) -> str | None:
     """Return what the error that ended the start is known by: the rule has said it then."""
+    if subject.run.outcome == "died" and _was_killed(subject):
+        return "host_killed"
+    later = [other_in(f"{one.what}: {one.message or ''}") for one in subject.run.later]
+    if subject.run.outcome == "ready":
+        return next((one.name for one in later if one is not None), None)
     failure = subject.run.failure if subject.failed else None
     other = None if failure is None else other_in(f"{failure.type or ''}: {failure.message or ''}")
     return None if other is None else other.name

@@ -30,12 +30,14 @@ def printed_memory(subject: Subject) -> Iterator[Finding]:
     graphs = _costs(_graph(process) for process in subject.ranks)
     parts = [("weights", weights), ("KV pools", pools), ("graphs", graphs)]
     known = [f"{name} {_span(sizes)} GiB{_each(len(sizes), len(subject.ranks))}" for name, sizes in parts if sizes]
-    silent = f" {'print' if len(subject.ranks) > 1 else 'prints'} no cost" if subject.ranks else " in the text"
-    shown = f": {', '.join(known)}" if known else silent
+    if not known and not subject.run.notes:
+        return
+    what = "No line of a rank is in the text." if not subject.ranks else "No line says what anything took."
+    sums = f"{counted(len(subject.ranks), 'rank')}: {', '.join(known)}"
     yield Finding(
         rule="printed_memory",
         severity="info",
-        says=f"{counted(len(subject.ranks), 'rank')}{shown}. What a rank did not print is unknown, not zero.",
+        says=f"{sums}. What a rank did not print is unknown, not zero." if known else what,
         numbers={
             "ranks": len(subject.ranks),
             "weights_bytes": min(weights, default=None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from sglang_probe.explain.feasible import highest_of
 from sglang_probe.explain.model import Finding, Lever
@@ -13,7 +13,7 @@ from sglang_probe.explain.oom_message import figures_of, numbers_of, parse, show
 from sglang_probe.explain.others import Lists, lists_of
 from sglang_probe.explain.phrases import gpu, mib
 from sglang_probe.explain.set_aside import decode_max_bs, end_of_start, rule_of_thumb
-from sglang_probe.explain.subject import Seat, Subject, label, raised_at
+from sglang_probe.explain.subject import Seat, Subject, first_of, label, raised_at
 from sglang_probe.explain.told import sizes_of
 from sglang_probe.figures import gib, number
 from sglang_probe.timeline.arithmetic import floor_binds, is_capped, token_bytes
@@ -119,7 +119,7 @@ def later_errors(subject: Subject) -> Iterator[Finding]:
 
 def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Finding:
     said, step = shortage.said, shortage.step
-    size = step.attributes.get("failed_size")
+    size = _size(step)
     at = f", at size {size}" if size is not None else ""
     what = step.attributes.get("graph")
     phase = f"{step.phase}{f' ({what})' if what and what != 'all' else ''}"
@@ -142,14 +142,21 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
     )
 
 
+def _size(step: Step) -> Any:
+    """Return the size that was being captured: as recorded, or as the bar in a log showed it last."""
+    return step.attributes.get("failed_size") or step.attributes.get("last_size")
+
+
 def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
-    where = step.attributes.get("failed_at") or (None if step.failure is None else raised_at(step.failure))
+    where = step.attributes.get("failed_at") or (None if step.failure is None else raised_at(first_of(step.failure)))
     if where:
         yield f"asked for in {where}"
     if step.phase == UNKNOWN_PHASE:
         yield "in which phase, and on which rank, is not in the text: after the KV pools a lower fraction makes room"
     sizes = sizes_of(step.attributes.get("sizes"))
-    if step.phase == "graph.capture" and step.attributes.get("failed_size") is None:
+    if step.phase == "graph.capture" and step.attributes.get("last_size") is not None:
+        yield f"size {step.attributes['last_size']} is what the progress bar showed last: one rank draws it for all"
+    elif step.phase == "graph.capture" and _size(step) is None:
         yield "no size was being captured when it died, or it was not recorded"
     elif sizes:
         yield f"{len(sizes)} sizes were to be captured, from {max(sizes)} down to {min(sizes)}"

@@ -17,12 +17,12 @@ def no_room_in_a_pool(subject: Subject) -> Iterator[Finding]:
     saying, seat = no_room(subject), subject.tightest
     if saying is not None and not subject.budget_failed:
         message = "" if subject.run.failure is None else subject.run.failure.message or ""
-        said = next(iter(message.splitlines()), "")
+        said = next(iter(message.splitlines()), "")[:300].rstrip(".")
         yield Finding(
             rule="no_room_in_a_pool",
             severity="error",
             ranks=() if subject.run.failed_label is None else (subject.run.failed_label,),
-            says=f"SGLang says that there is no room for its {saying.pool}: {said[:300]} {_budget(subject)}".rstrip(),
+            says=f"SGLang says that there is no room for its {saying.pool}: {said}. {_budget(subject)}",
             numbers={} if seat is None else {
                 "rest_bytes": seat.budget.rest_bytes,
                 "available_bytes": seat.budget.available_bytes,
@@ -33,13 +33,14 @@ def no_room_in_a_pool(subject: Subject) -> Iterator[Finding]:
             confidence="certain",
         )  # fmt: skip
     for later in subject.run.later:
-        full = saying_in(later.what)
+        full = saying_in(f"{later.what}: {later.message or ''}")
         if full is not None:
             yield Finding(
                 rule="no_room_in_a_pool",
                 severity="error",
                 ranks=(later.label,) if later.label else (),
-                says=f"After the server was ready there was no room in its {full.pool}: {later.what[:300]}",
+                says=f"After the server was ready there was no room in its {full.pool}:"
+                f" {(later.message or later.what)[:300]}",
                 lever=Lever(says=f"what moves it: {full.flags}", basis="unknown"),
                 confidence="certain",
             )

@@ -14,6 +14,7 @@ from sglang_probe.explain.phrases import gpu
 from sglang_probe.explain.poorer import effect_of_poorer, named, stage_of, took_more
 from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Subject, label, labels
+from sglang_probe.explain.told import positive
 from sglang_probe.figures import GIB, added, gib, listed
 from sglang_probe.timeline.model import Process, Step
 from sglang_probe.timeline.processes import is_cpu
@@ -112,8 +113,15 @@ def _look_at(subject: Subject, poor: str, effect: Effect | None) -> Lever:
 def _device(subject: Subject, process: Process) -> str:
     """Name a rank's device; a log has no index, and SGLang numbers devices by tensor rank unless it is told to."""
     rank = _TENSOR.search(process.label or "")
-    by_default = f" (GPU {rank[1]} unless --base-gpu-id says otherwise)" if subject.is_log and rank else ""
-    return f"{gpu(process, subject)}{by_default}"
+    if not subject.is_log or rank is None:
+        return gpu(process, subject)
+    index, node = int(rank[1]), ""
+    tensor, nodes = positive(subject.effective("tp_size")), positive(subject.effective("nnodes"))
+    if tensor is not None and nodes is not None and nodes > 1:
+        if tensor % nodes or positive(subject.effective("pp_size")) not in {None, 1}:
+            return gpu(process, subject)  # which ranks a node has is not told by these numbers
+        node, index = f" of node {index // (tensor // nodes)}", index % (tensor // nodes)
+    return f"{gpu(process, subject)} (GPU {index}{node} unless --base-gpu-id says otherwise)"
 
 
 def _uneven(subject: Subject) -> Iterator[Place]:

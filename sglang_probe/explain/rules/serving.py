@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sglang_probe.explain.feasible import at_least, interval_of
 from sglang_probe.explain.model import Finding
 from sglang_probe.explain.rules.log_cache import kv_cache_in_a_log
+from sglang_probe.explain.rules.memory import SCARCE
 from sglang_probe.explain.set_aside import end_of_start, rule_of_thumb
 from sglang_probe.explain.subject import Subject
 from sglang_probe.figures import gib, number
@@ -97,7 +98,9 @@ def _limits(subject: Subject, given: int | None, free: int | None) -> dict[str, 
     """Return what can limit the tokens, and how a person says it."""
     thumb = rule_of_thumb(subject)
     spare = free is not None and thumb is not None and free > thumb.bytes
+    little = free is not None and thumb is not None and free < thumb.bytes * SCARCE
     more = ": a higher --mem-fraction-static gives more" if spare else ", and what is free is for serving's activations"
+    more = "" if little else more  # the rule of the reserve says that it is too little
     return {
         "memory": f"Memory limits it{more}.",
         "max_total_tokens": f"--max-total-tokens {number(given)} limits it, not memory.",

@@ -10,7 +10,7 @@ from sglang_probe.figures import counted, listed
 from sglang_probe.timeline.logs.seats import Seat
 from sglang_probe.timeline.logs.steps import Phase
 from sglang_probe.timeline.logs.told import Told
-from sglang_probe.timeline.logs.trouble import BUDGET, Trouble, came_to, phase_in_frames, troubles_of
+from sglang_probe.timeline.logs.trouble import BUDGET, Trouble, came_to, is_bind, phase_in_frames, troubles_of
 from sglang_probe.timeline.model import Failure, RunOutcome
 from sglang_probe.timeline.peers import LOST_PEER
 
@@ -38,11 +38,14 @@ def verdict_of(log: LogRun, seats: Sequence[Seat], told: Told, open_phases: Sequ
     if said is not None:  # whatever an error before it was, SGLang went on
         return Verdict("ready", "the log says that the server is ready", ready_at=said)
     ended = next((fact for fact in log.facts if fact.kind == "ended" and fact.text("how") in _KILLED), None)
+    taken = next(filter(is_bind, log.facts), None)
     ready_at, why_ready = _serving(log, seats, told)
-    if ready_at is not None and not troubles and ended is None:
+    if ready_at is not None and not troubles and ended is None and taken is None:
         return Verdict("ready", why_ready, ready_at=ready_at)
     if troubles:
         return _failed(log, seats, troubles[0])
+    if taken is not None:
+        return _taken(taken)
     negative = [seat for seat in seats if _left_nothing(seat)]
     if negative:
         return _negative(negative)
@@ -64,6 +67,13 @@ def _serving(log: LogRun, seats: Sequence[Seat], told: Told) -> tuple[int | None
         return None, ""
     last = max(position for position, fact in enumerate(log.facts) if fact.kind == "capacity")
     return last, f"every rank ({counted(len(labelled), 'rank')} seen) printed what it serves with"
+
+
+def _taken(fact: Fact) -> Verdict:
+    """Return that a port was in use: a start that ends so says nothing else of why."""
+    message = (fact.text("message") or fact.entry.text).removeprefix("ERROR:").strip()
+    failure = Failure(id=_at(fact), type="OSError", message=message)  # which alone prints an errno so
+    return Verdict("failed", f"address already in use ({_at(fact).rpartition('/')[2]})", None, fact.label, failure)
 
 
 def _is_whole(seat: Seat) -> bool:
@@ -102,11 +112,17 @@ def _negative(seats: Sequence[Seat]) -> Verdict:
     return Verdict("failed", reason, BUDGET, seats[0].label if len(seats) == 1 else None)
 
 
+def _at(fact: Fact) -> str:
+    return f"{fact.entry.file}:{fact.entry.line}"
+
+
 def _died(ended: Fact, open_phases: Sequence[tuple[Seat, Phase]]) -> Verdict:
-    phases = {phase.phase for _, phase in open_phases}
+    last = {seat.label: phase.phase for seat, phase in open_phases}  # of each rank the one begun last
+    phases = set(last.values())
     phase = phases.pop() if len(phases) == 1 else None
     said = ended.entry.text.splitlines()[0] if ended.entry.text else "a process was ended"
-    return Verdict("died", f"{said} ({ended.entry.file} line {ended.entry.line})", phase, ended.label)
+    at = _at(ended).rpartition("/")[2]
+    return Verdict("died", f"{said} ({at})", phase, ended.label)
 
 
 def _why_unknown(seats: Sequence[Seat], open_phases: Sequence[tuple[Seat, Phase]]) -> str:

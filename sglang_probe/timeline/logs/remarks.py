@@ -10,10 +10,10 @@ import msgspec
 from sglang_probe.collect.logs.model import Fact, LogRun
 from sglang_probe.figures import counted, listed, number
 from sglang_probe.timeline.logs.budget import Frame
-from sglang_probe.timeline.logs.seats import Seat
+from sglang_probe.timeline.logs.seats import TROUBLE, Seat
 from sglang_probe.timeline.logs.told import Told
-from sglang_probe.timeline.logs.trouble import troubles_of
-from sglang_probe.timeline.model import Later, Missing, Remark
+from sglang_probe.timeline.logs.trouble import is_bind, troubles_of
+from sglang_probe.timeline.model import Later, LaterKind, Missing, Remark
 
 KINDS: Final = frozenset(
     {
@@ -31,10 +31,12 @@ MOST_CHARACTERS: Final = 400
 
 def remarks_of(facts: Sequence[Fact], loose: Sequence[Fact]) -> tuple[Remark, ...]:
     """Return the lines that say something without being a step, those alike once, with how many there were."""
-    nobody = {id(fact) for fact in loose}
+    nobody, after = {id(fact) for fact in loose}, consequences(facts)
     found: dict[tuple[str, ...], Remark] = {}
     for fact in facts:
         if fact.kind not in KINDS or (fact.kind == "exception" and fact.values.get("caught") is not True):
+            continue
+        if id(fact) in after:
             continue
         if fact.kind == "allreduce_disabled" and id(fact) not in nobody:
             continue  # a step of its rank
@@ -65,20 +67,63 @@ def _again(before: Remark, now: Remark) -> Remark:
     return msgspec.structs.replace(before, values=values, count=before.count + 1)
 
 
+def consequences(facts: Sequence[Fact]) -> set[int]:
+    """Return the ids of lines by which a process is ended with signal 9 after an error, or after SGLang ended its own.
+
+    SGLang kills its whole tree then, and the shell says `Killed`: that speaks of no OOM killer.
+    """
+    found: set[int] = set()
+    before: str | None = None
+    for fact in facts:
+        place = f"{fact.entry.file}:{fact.entry.line}"
+        if before not in {None, place} and _is_kill(fact):
+            found.add(id(fact))
+        elif before is None and (fact.kind in TROUBLE or fact.kind == "ended" or _is_kill(fact) or is_bind(fact)):
+            before = place
+    return found
+
+
+def _is_kill(fact: Fact) -> bool:
+    how = fact.text("how") if fact.kind == "ended" else None
+    return how == "killed" or (fact.kind == "not_memory" and fact.text("what") == "host_killed")
+
+
 def later_of(log: LogRun, ready_at: int | None) -> tuple[Later, ...]:
-    """Return the errors that came after the server was ready."""
+    """Return the errors that came after the server was ready, and how it was ended, if not by a request to stop."""
     if ready_at is None:
         return ()
+    return (*_errors_after(log, ready_at), *_ended_after(log, ready_at))
+
+
+def _ended_after(log: LogRun, ready_at: int) -> tuple[Later, ...]:
+    """Return the line by which a server that was ready ended, where no error explains it; empty where it was stopped.
+    """
+    after, quiet = log.facts[ready_at + 1 :], consequences(log.facts)
+    for fact in after:
+        stopped = fact.text("how") in {"signal", "shutdown"} if fact.kind == "ended" else False
+        if fact.kind in TROUBLE or stopped:
+            return ()
+        ended = fact.kind == "ended" and fact.text("how") in {"killed", "crash", "child"}
+        if (ended or is_bind(fact)) and id(fact) not in quiet:
+            what = "address already in use" if is_bind(fact) else fact.entry.text.splitlines()[0][:MOST_CHARACTERS]
+            return (_later(fact, f"{what} ({_at(fact)})", fact.entry.text, "gone"),)
+    return ()
+
+
+def _at(fact: Fact) -> str:
+    return f"{fact.entry.file.rpartition('/')[2]}:{fact.entry.line}"
+
+
+def _later(fact: Fact, what: str, message: str | None, kind: LaterKind) -> Later:
+    entry = fact.entry
+    return Later(
+        ts=entry.ts, label=fact.label, host=entry.host, pid=entry.pid, phase=None, what=what, message=message, kind=kind
+    )
+
+
+def _errors_after(log: LogRun, ready_at: int) -> tuple[Later, ...]:
     return tuple(
-        Later(
-            ts=one.fact.entry.ts,
-            label=one.label,
-            host=one.fact.entry.host,
-            pid=one.fact.entry.pid,
-            phase=None,
-            what=f"{one.failure.type or 'an error'} ({one.fact.entry.file} line {one.fact.entry.line})",
-            message=one.failure.message,
-        )
+        _later(one.fact, f"{one.failure.type or 'an error'} ({_at(one.fact)})", one.failure.message, "error")
         for one in troubles_of(log.facts)
         if one.position > ready_at
     )

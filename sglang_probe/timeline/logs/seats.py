@@ -54,7 +54,10 @@ def seats_of(log: LogRun) -> tuple[list[Seat], list[Fact]]:
     loose: list[Fact] = []
     for fact in log.facts:
         label = fact.label
-        if label is None:
+        if label is None and fact.kind == "graph_progress" and named:
+            for seat in filter(_is_capturing, named.values()):
+                seat.facts.append(fact)  # one rank draws the bar, and all capture the same sizes together
+        elif label is None:
             loose.append(fact)
         else:
             named.setdefault(label, Seat(label, fact.entry.ranks, [])).facts.append(fact)
@@ -68,6 +71,11 @@ def seats_of(log: LogRun) -> tuple[list[Seat], list[Fact]]:
     for seat in seats:
         seat.owners = owners_of(seat.facts)
     return seats, loose
+
+
+def _is_capturing(seat: Seat) -> bool:
+    last = next((fact.kind for fact in reversed(seat.facts) if fact.kind in {"graph_begin", "graph_end"}), None)
+    return last == "graph_begin"
 
 
 def _order(seat: Seat) -> tuple[int, ...]:

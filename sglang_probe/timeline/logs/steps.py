@@ -163,8 +163,9 @@ def _graphs(seat: Seat, owner: int) -> Iterator[Phase]:
                 Phase("graph.capture", owner, fact, None, measured(fact, "avail"), detail=graph, attributes=known)
             )
         elif fact.kind == "graph_progress":
-            if open_ones:
-                open_ones[-1].attributes |= {"last_size": fact.count("size")}
+            size = fact.count("size")
+            if open_ones and size is not None:
+                open_ones[-1].attributes |= {"last_size": size}
         else:
             match = next((one for one in reversed(open_ones) if one.detail == graph), None)
             phase = match or Phase("graph.capture", owner, None, fact, detail=graph, attributes={"graph": graph})

@@ -57,6 +57,11 @@ def troubles_of(facts: Sequence[Fact]) -> list[Trouble]:
     return list(found.values())
 
 
+def is_bind(fact: Fact) -> bool:
+    """Say whether a line says that the server's port is taken: it ends then, whatever was ready."""
+    return fact.kind == "not_memory" and fact.text("what") == "port_in_use" and "[Errno 98]" in fact.entry.text
+
+
 def failure_of(fact: Fact) -> Failure:
     """Return an error as the timeline has it; its id is its place in the text."""
     place = f"{fact.entry.file}:{fact.entry.line}"

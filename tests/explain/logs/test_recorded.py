@@ -103,6 +103,13 @@ def test_the_pre_load_memory_is_the_measured_one_and_the_implied_one_is_said_whe
         assert off and all(good is not None and apart <= good for good, apart in off)
 
 
+def test_what_is_free_is_not_called_enough_where_it_is_called_too_little() -> None:
+    found = explained(DATA / "h200-x2-sglang-0.5.14-failures" / "leftover.log").findings
+
+    assert any(one.rule == "activation_reserve" for one in found)
+    assert not any("is for serving's activations" in one.says for one in found)
+
+
 def _apart(mine: Any, theirs: Any, off: int) -> bool:
     if mine is None or theirs is None:
         return False
