@@ -89,6 +89,8 @@ class ReadReport(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[Loss, ...] = ()
     other_runs: int = 0
     """Runs beside the newest one in a directory of runs; they were not returned."""
+    beside: tuple[str, ...] = ()
+    """The first few names of these, the newest first, where they are logs."""
     log_files: int = 0
     """Plain SGLang logs; what follows is counted of them, and `files`, `lines`, `bytes` of what held events."""
     log_lines: int = 0
@@ -109,6 +111,7 @@ class Tally:
     def __init__(self) -> None:
         self.files = self.lines = self.bytes = self.events = self.other_runs = 0
         self.log_files = self.log_lines = self.log_bytes = self.facts = 0
+        self.beside: list[str] = []
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[Place]] = {}
 
@@ -146,6 +149,7 @@ class Tally:
             events=self.events,
             losses=losses,
             other_runs=self.other_runs,
+            beside=tuple(self.beside[:MAX_EXAMPLES]),
             log_files=self.log_files,
             log_lines=self.log_lines,
             log_bytes=self.log_bytes,

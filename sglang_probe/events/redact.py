@@ -25,6 +25,8 @@ _IN_TEXT = re.compile(
     # What stands before a name is kept anyway, so no pattern begins with a repeat: one would be tried at every letter.
     r"(?P<url>://)[^\s/]*@"
     r"|(?P<query>[?&][a-z0-9_\-]{0,64}(?:token|key|secret|password|signature|sig)=)[^&\s\"']+"
+    r"|(?P<flag>--[a-z0-9_\-]{0,64}?(?:api[_\-]?key|token|secret|password|passphrase)[\"']?(?:\s*[=,]\s*|\s+)[\"']?)"
+    r"(?!-)[^\s\"',)}\]]+"
     r"|(?P<bearer>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/\-]{8,}=*"
     r"|(?P<assigned>(?:api[_\-]?key|access[_\-]?key(?:[_\-]?id)?|secret[\w\-]{0,64}|password|auth|(?<![a-z])token)"
     rf"[\"']?\s*[=:]\s*){_VALUE}"

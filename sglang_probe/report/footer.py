@@ -42,9 +42,12 @@ def read_footer(report: ReadReport, width: int) -> list[Text]:
     for loss in report.losses:
         lines += paragraph(_loss(loss), width, "  - ", "    ")
     if report.other_runs:
-        beside = counted(report.other_runs, "other run lies", "other runs lie")
+        more = ", ..." if report.other_runs > len(report.beside) else ""
+        names = f" ({', '.join(report.beside)}{more})" if report.beside else ""
+        beside = counted(report.other_runs, f"other run{names} lies", f"other runs{names} lie")
         own = "directory, or its log," if report.log_files else "directory"
-        lines += paragraph(f"{beside} beside what is shown; give a run's own {own} to see it.", width)
+        newest = ", which began last" if report.beside else ""
+        lines += paragraph(f"{beside} beside what is shown{newest}; give a run's own {own} to see it.", width)
     return lines
 
 

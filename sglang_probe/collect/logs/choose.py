@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sglang_probe.collect.errors import InputError
-from sglang_probe.collect.logs.join import SHOWN, Server, Text
+from sglang_probe.collect.logs.join import SHOWN, Server, Text, names_of
 from sglang_probe.collect.logs.model import LogRun
 from sglang_probe.collect.logs.start import Start
 from sglang_probe.collect.refusal import mixed_servers
-from sglang_probe.collect.report import Tally
+from sglang_probe.collect.report import Tally, unicode_only
 from sglang_probe.figures import listed
 
 
@@ -65,6 +65,9 @@ def newest(found: Sequence[Server], texts: Sequence[Text], run_directories: set[
             best[through] = max(known, server, key=lambda one: _rank(one, run_directories))
     kept = [server for server in found if among[server.first.file] is None or server in best.values()]
     tally.other_runs += len(found) - len(kept)
+    others = [(server, name) for server, name in zip(found, names_of(found), strict=True) if server not in kept]
+    others.sort(key=lambda one: _rank(one[0], run_directories), reverse=True)
+    tally.beside += [unicode_only(name) for _, name in others]
     return kept
 
 

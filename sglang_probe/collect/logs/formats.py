@@ -18,7 +18,7 @@ from sglang_probe.collect.logs.formats_start import START
 from sglang_probe.collect.logs.model import Entry, Fact
 from sglang_probe.collect.logs.not_memory import looks
 from sglang_probe.collect.logs.secrets import clean
-from sglang_probe.collect.logs.shape import QUOTES, is_record, is_users
+from sglang_probe.collect.logs.shape import ACCESS, QUOTES, is_record, is_users
 
 FORMATS: Final[tuple[Format, ...]] = (*SERVING, *START, *GRAPHS, *ALLREDUCE, *ADJUSTED, *ENDS)
 """In the order in which they are asked; the first that matches is it."""
@@ -57,6 +57,8 @@ def _message(text: str) -> str:
 
 
 def _said(text: str, prefixed: bool) -> list[Said]:
+    if ACCESS.match(text):
+        return [one for one in looks(text) if one[1]["what"] in _OF_REQUESTS]
     arguments = server_args.arguments_in(text)
     if arguments is not None:
         return [("server_args", {"arguments": arguments})]
@@ -78,6 +80,8 @@ def _said(text: str, prefixed: bool) -> list[Said]:
     return found
 
 
+_OF_REQUESTS: Final = frozenset({"http", "not_ready_yet"})
+"""What a line of a request can say; its address holds what users wrote."""
 _ALSO: Final = frozenset({"ended", "imbalance"})
 """Kinds whose lines may say more than themselves, and may be an exception's message."""
 _MEMORY: Final = frozenset({"no_memory", "out_of_memory"})

@@ -167,11 +167,11 @@ def _stem(file: str) -> str:
 def log_runs(found: Sequence[Server], texts: Sequence[Text]) -> tuple[LogRun, ...]:
     """Name the servers, and say how their texts were cut."""
     known = {text.name: text for text in texts}
-    names = _names(found)
+    names = names_of(found)
     return tuple(_log_run(server, name, found, known) for server, name in zip(found, names, strict=True))
 
 
-def _names(found: Sequence[Server]) -> list[str]:
+def names_of(found: Sequence[Server]) -> list[str]:
     """Return run ids: the file's name, the writer's where several wrote one file, `#2` for the second start."""
     writers: dict[str, set[tuple[str | None, str | None]]] = {}
     paths: dict[str, set[str]] = {}
@@ -223,7 +223,8 @@ def _extent(start: Start, mates: Sequence[Start], text: Text) -> tuple[int, int]
     if len({(mate.source, mate.host) for mate in mates}) > 1 or text.reversed:
         return start.first_line, start.last_line
     place = mates.index(start)
-    begins = 1 if place == 0 and not text.left_out else start.first_line
+    alone = not text.left_out and not any(other.mixed for other in text.starts)
+    begins = 1 if place == 0 and alone else start.first_line
     return begins, mates[place + 1].first_line - 1 if place + 1 < len(mates) else max(text.lines, start.last_line)
 
 

@@ -28,8 +28,6 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u200b\u
 """Within a text each may stand where a digit stood: taken out, it would leave another number."""
 _LINE_ERASED: Final = re.compile(r"\x1b\[(?:\d*[ABEFGHf]|\d+;\d+[Hf]|2J)")
 """Cursor moves after which another text begins."""
-_REQUEST: Final = re.compile(r"(?:Receive|Finish|Received|New generate request)\b[^\[]{0,40}(?:obj|rid|req|text)\s*=")
-"""Logged requests hold what users wrote, and users write about SGLang's logs."""
 
 
 class Prefix(NamedTuple):
@@ -80,9 +78,7 @@ def _cut(text: str, found: list[Part]) -> None:
     for match in PREFIX.finditer(text) if "[" in text else ():
         if match.start() and not _may_stand_within(match):
             continue
-        if before is None and match.start() and is_users(text.lstrip(QUOTES)):
-            break
-        if before is not None and _REQUEST.match(text, start):
+        if match.start() and is_users(text[start : match.start()].lstrip(QUOTES)):
             break
         _add(found, before, text[start : match.start()])
         before, start = _read(match), match.end()

@@ -149,6 +149,7 @@ def test_of_a_directory_of_logs_the_newest_start_is_returned(tmp_path: Path) -> 
 
     assert ["a.log"] == _names(collected)
     assert 2 == collected.report.other_runs
+    assert ("c.log", "b.log") == collected.report.beside
     assert {"foreign_file": 1} == losses_of(collected)
     assert ["a.log", "b.log", "c.log"] == _names(read([tmp_path], all_runs=True))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from datetime import timedelta
 
 import pytest
 
 from sglang_probe.collect.errors import InputError
+from sglang_probe.collect.logs.read import read_log
 from sglang_probe.collect.logs.split import MOST_STARTS
 from sglang_probe.collect.logs.start import KEPT
+from sglang_probe.collect.report import Tally
 from tests.collect.logs.telling import BATCH, DRAFT, GROUP, READY, TOTALS, Teller, kinds, runs_of
 
 
@@ -186,3 +189,50 @@ def test_a_text_without_the_server_s_arguments_says_that_its_beginning_is_missin
     (run,) = runs_of([Teller().line(TOTALS, "TP0"), Teller().line(READY)])
 
     assert ("server.log does not hold the server's beginning: no server_args",) == run.notes
+
+
+def _by_turns(one: list[str], other: list[str]) -> list[str]:
+    return [line for pair in zip(one, other, strict=True) for line in pair]
+
+
+@pytest.mark.parametrize("hours", [0, 0.1, 5, -5])
+def test_two_servers_that_write_line_by_line_are_refused_whatever_their_clocks_say(hours: float) -> None:
+    one = Teller().start(port=30000)
+    other = Teller(hours).start(port=30001)
+
+    with pytest.raises(InputError, match="was written by two servers at once"):
+        runs_of(_by_turns(one, other))
+
+
+def test_starts_after_mixed_lines_are_mixed_until_a_server_says_its_arguments() -> None:
+    teller = Teller()
+    mixed = _by_turns(Teller().start(port=30000), Teller().start(port=30001))
+    teller.now += timedelta(hours=1)
+    after = teller.start()
+
+    (run,) = runs_of(mixed + after)
+
+    assert len(mixed) + 1 == run.first_line
+
+
+def test_files_put_together_the_newest_first_are_not_taken_for_servers_by_turns() -> None:
+    starts = [Teller(hours).start() for hours in (6, 5, 4, 3, 2, 1)]
+
+    assert len(starts) == len(runs_of([line for start in starts for line in start]))
+
+
+@pytest.mark.parametrize("cut", [1, 30, 80])
+def test_a_text_that_ends_inside_the_arguments_says_so(cut: int) -> None:
+    (line,) = Teller().arguments()
+    notes = Tally()
+
+    (run,) = read_log(io.BytesIO(line.rstrip("\n")[:-cut].encode()), "server.log", notes)
+
+    assert "the text ends inside the server's arguments" in run.notes
+    assert 1 == notes.count("cut_log")
+
+
+def test_a_text_that_ends_behind_the_arguments_is_not_cut() -> None:
+    (run,) = runs_of([line.rstrip("\n") for line in Teller().arguments()])
+
+    assert () == run.notes
