@@ -6,7 +6,7 @@ from typing import BinaryIO, cast
 
 from sglang_probe.collect.logs.choose import told_apart
 from sglang_probe.collect.logs.join import Text, log_runs, servers
-from sglang_probe.collect.logs.model import LogRun
+from sglang_probe.collect.logs.model import Entry, LogRun
 from sglang_probe.collect.logs.split import Splitter
 from sglang_probe.collect.report import Tally
 from sglang_probe.collect.unpack import Reader
@@ -23,13 +23,17 @@ def read_text(
     Raises OSError where the stream does.
     """
     from sglang_probe.collect.logs.entries import entries  # a command that reads events alone need not wait for these
+    from sglang_probe.collect.logs.exceptions import follows_ignored
     from sglang_probe.collect.logs.formats import NEEDLES, facts_of, is_whole
 
     splitters: dict[Writer, Splitter] = {}
     facts = 0
     source = cast(BinaryIO, stream)  # only `read` is asked of it
+    before: Entry | None = None
     for entry in entries(source, name, needles=NEEDLES, is_whole=is_whole, notes=notes):
-        for fact in facts_of(entry):
+        ignored = before is not None and follows_ignored(entry, before)
+        before = entry
+        for fact in facts_of(entry, ignored=ignored):
             facts += 1
             writer = entry.source, entry.host
             if writer not in splitters:
