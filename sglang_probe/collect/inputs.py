@@ -106,7 +106,7 @@ class Inputs:
         reader = LineReader(name, self._tally)
         sieve = Sieve(begun.head, stream, reader)
         if self._logs:
-            text = self._text(sieve, begun.source, notes)
+            text = self._text(sieve, begun.source, notes, begun.head)
         while sieve.read(BLOCK_BYTES):
             yield from sieve.taken()
         yield from sieve.taken()
@@ -118,14 +118,14 @@ class Inputs:
         self._settle(begun, text, notes, torn=reader.torn_tail)
 
     @staticmethod
-    def _text(stream: Reader, source: Source, notes: Tally) -> Text:
-        return read_text(stream, source.name, notes, among=source.among, wanted=source.starts)
+    def _text(stream: Reader, source: Source, notes: Tally, head: bytes | None = None) -> Text:
+        return read_text(stream, source.name, notes, among=source.among, wanted=source.starts, head=head)
 
     def _settle(self, begun: _Begun, text: Text | None, notes: Tally, *, torn: bool) -> None:
         """Count what a file held, or refuse it."""
         has_events = self._tally.events > begun.events
         self._tally.files += has_events
-        if text is not None and text.facts:
+        if text is not None and (text.counts or (has_events and text.facts)):
             self.texts.append(text)
             self._tally.absorb(notes)
             self._tally.log_files += 1
@@ -133,12 +133,12 @@ class Inputs:
             self._tally.log_bytes += text.bytes
             self._tally.facts += text.facts
         elif not has_events:
-            self._without_either(begun, torn=torn)
+            self._without_either(begun, torn=torn, said="" if text is None else text.said)
 
-    def _without_either(self, begun: _Begun, *, torn: bool) -> None:
+    def _without_either(self, begun: _Begun, *, torn: bool, said: str = "") -> None:
         name, head = begun.source.name, begun.head
         if begun.source.named:
-            raise refusal(name, head[:PEEK_BYTES], torn=torn)
+            raise refusal(name, head[:PEEK_BYTES], torn=torn, said=said)
         kind = "silent_log" if begun.is_log and not is_binary(head[:SNIFF_BYTES]) else "foreign_file"
         self._tally.add(kind if head else "empty_file", name)
 

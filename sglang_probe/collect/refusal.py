@@ -11,6 +11,7 @@ import msgspec
 from sglang_probe.collect.errors import InputError
 from sglang_probe.collect.files import Listing, first_stamp, listing
 from sglang_probe.collect.logs.beside import event_at
+from sglang_probe.collect.logs.owners import is_prefixed, program_of
 from sglang_probe.collect.records import BROKEN
 from sglang_probe.figures import listed
 
@@ -30,8 +31,9 @@ _TAR_AT: Final = 257
 _SGLANG_LOG: Final = re.compile(
     rb"server_args=(?:ServerArgs\(|\{)|Init torch distributed (?:begin|ends)\.|Init parallel begin\."
     rb"|(?:Load weight (?:begin|end)|Memory pool end|Capture [\w ]{0,40}graph (?:begin|end))\..{0,160}(?:mem|avail)[ =]"
-    rb"|KV Cache is allocated\. |max_total_num_tokens=\d+, |out of memory\. Tried to allocate \d"
-    rb"|Not enough memory\. Please try to increase|Loaded weights leave no GPU memory"
+    rb"|KV Cache is allocated\. |max_total_num_tokens=\d+, "
+    rb"|^(?:[> \t]*|[^\n]{0,200}?[\]|:Z] ?)(?:\w+\.)*\w*(?:Error|Exception): (?:[^\n]{0,80}out of memory\. Tried to"
+    rb"|Not enough memory\. Please try to|Loaded weights leave no GPU memory)"
     rb"|\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d{3})?(?: [A-Z_]+\d+)*\] |^\[gpu=\d+\] "
     rb"|(?:Prefill|Decode) batch.{0,20}[.,] #",
     re.MULTILINE,
@@ -67,8 +69,8 @@ def said_of(name: str, head: bytes) -> str:
     return f"{name} is a log of SGLang's" if looks_like_log(head) else refusal(name, head).message
 
 
-def refusal(name: str, head: bytes, *, torn: bool = False) -> InputError:
-    """Return the error for an input without one whole event; `head` is its beginning."""
+def refusal(name: str, head: bytes, *, torn: bool = False, said: str = "") -> InputError:
+    """Return the error for an input without one whole event; `head` is its beginning, `said` what a line of it says."""
     if not head.strip():
         return InputError(f"{name} is empty", HINT)
     for magic, (what, hint) in _MAGIC.items():
@@ -83,7 +85,7 @@ def refusal(name: str, head: bytes, *, torn: bool = False) -> InputError:
             f"{name} holds no whole event: its first line is cut off",
             "the process was ended while it wrote its first line; start the server again",
         )
-    return _text_refusal(name, head)
+    return _text_refusal(name, head, said)
 
 
 def directories_below(there: Listing) -> list[Path]:
@@ -118,8 +120,13 @@ def _has_events(there: Listing) -> bool:
     return any(first_stamp(file) is not None for file in files[:LOOKED_AT])
 
 
-def _text_refusal(name: str, head: bytes) -> InputError:
+def _text_refusal(name: str, head: bytes, said: str) -> InputError:
     first = head.lstrip()[:1]
+    program = None if is_prefixed(head) else program_of(head)
+    if program is not None or (said and not is_prefixed(head)):
+        whose = f", {program} wrote it" if program else ""
+        what = f"{name} is no log of SGLang's: no line of it is SGLang's own{whose}{f' ({said})' if said else ''}"
+        return InputError(what, HINT)
     if first == b"{" or (first == b"[" and not _SGLANG_LOG.search(head)):
         return InputError(f"{name} is JSON, but no probe events{_described(head)}", HINT)
     if looks_like_log(head):

@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from sglang_probe.events.redact import redact_text
+
 MAX_EXAMPLES: Final = 3
 """Places named per kind of loss; the count goes on."""
 MAX_EXAMPLE_TEXT: Final = 80
@@ -161,7 +163,7 @@ def _shown(text: bytes | str | None) -> str | None:
         text = text[: MAX_EXAMPLE_TEXT * 4].decode("utf-8", "replace")
     if text is None:
         return None
-    text = unicode_only(text)
+    text = redact_text(unicode_only(text))  # before the cut, for a half of a secret is not seen as one
     if len(text) <= MAX_EXAMPLE_TEXT:
         return text
     return text[: MAX_EXAMPLE_TEXT - 3] + "..."

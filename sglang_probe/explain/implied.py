@@ -15,11 +15,10 @@ from typing import Final, NamedTuple
 from sglang_probe.catalogue.default_fraction import defaults, releases_with
 from sglang_probe.explain.log_tokens import TokenSize, seat_token, sharing
 from sglang_probe.explain.subject import Seat, Subject
-from sglang_probe.figures import GIB
-from sglang_probe.timeline.arithmetic import is_capped
+from sglang_probe.explain.told import positive
+from sglang_probe.figures import number
+from sglang_probe.timeline.arithmetic import could_be_pre_load, is_capped
 
-COMMUNICATOR: Final = 4 * GIB
-"""No communicator took more: a pre-load memory that lies further above the printed one is no explanation."""
 ROUND: Final = 1024
 """Largest page that divides a budget's tokens by itself: 128."""
 
@@ -44,6 +43,8 @@ class Implied(NamedTuple):
     """The pre-load memory by the lines around the weights."""
     precision: int
     """How far off each of the two may be."""
+    card: int | None = None
+    """The card's total, where an error names it."""
 
     @property
     def rest(self) -> int:
@@ -73,6 +74,11 @@ class Implied(NamedTuple):
         """Return how far off that may be."""
         return math.ceil((self.precision + self.rest_off) / (1 - fraction))
 
+    def can_be(self, fraction: float) -> bool:
+        """Say whether there was such a pre-load memory: near the printed one, and less than the card."""
+        off = self.pre_load_off(fraction) + self.precision
+        return could_be_pre_load(self.pre_load(fraction), off, self.printed, self.card)
+
     def budget(self, fraction: float) -> int:
         """Return what the printed pre-load memory would have left."""
         return self.available - round(self.printed * (1 - fraction))
@@ -87,12 +93,24 @@ def implied_of(subject: Subject) -> Implied | None:
     tokens = budget.result if budget.result is not None else None if kv is None else kv.tokens
     printed = min((one.budget.pre_load_local_bytes for one in subject.seats if one.budget.pre_load_local_bytes),
                   default=None)  # fmt: skip
-    token = seat_token(subject, seat)
+    token = _shared(seat) or seat_token(subject, seat)
     unclear = budget.deductions or is_capped(seat.worker) or (kv is not None and kv.limited_by in _NOT_THE_BUDGET)
+    unclear = unclear or (positive(subject.effective("pp_size")) or 1) > 1  # a stage with less may have decided
     if tokens is None or budget.available_bytes is None or not printed or token is None or unclear:
         return None
     off = max(budget.precisions.get("available_bytes", 0), budget.precisions.get("pre_load_local_bytes", 0))
-    return Implied(seat, token, tokens, budget.available_bytes, printed, math.ceil(off))
+    cards = [one.device.total_bytes for one in subject.ranks if one.device is not None and one.device.total_bytes]
+    return Implied(seat, token, tokens, budget.available_bytes, printed, math.ceil(off), min(cards, default=None))
+
+
+def _shared(seat: Seat) -> TokenSize | None:
+    """Return what a token takes of a budget that drafts share, where more than the target's pool is known of it."""
+    budget, own = seat.budget, None if seat.worker.kv is None else seat.worker.kv.bytes_per_token
+    if budget.bytes_per_token is None or own is None or budget.bytes_per_token <= own:
+        return None
+    off = round(budget.precisions.get("bytes_per_token", 0))
+    says = f"{number(budget.bytes_per_token)} +- {number(off)} B, the target's and the draft's pools over the tokens"
+    return TokenSize(budget.bytes_per_token, off, says, "measured")
 
 
 _NOT_THE_BUDGET: Final = frozenset({"pp_min", "hybrid_swa", "target", "post_capture"})
@@ -117,7 +135,7 @@ def fraction_of(subject: Subject, implied: Implied) -> Fraction | None:
 def _may_be(implied: Implied, fraction: float) -> bool:
     """Say whether a fraction puts the pre-load memory at the printed one, or a communicator's size above it."""
     means, off = implied.pre_load(fraction), implied.pre_load_off(fraction) + implied.precision
-    return implied.printed - off <= means <= implied.printed + COMMUNICATOR + off
+    return implied.printed - off <= means and implied.can_be(fraction)
 
 
 def _is_of_old(implied: Implied) -> bool:

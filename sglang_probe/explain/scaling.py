@@ -78,6 +78,11 @@ RULES: Final[dict[str, Rule]] = {
         "rest / tokens of this run: pools of several kinds share the budget, none says the bytes of a token",
         "budget / tokens",
     ),
+    "token_model": Rule(
+        "assumed",
+        "no pool is printed: that of the one model of its class whose weights fit",
+        "the model's shape",
+    ),
     "token_dtype": Rule("scaled", "bytes of a token x the ratio of the two types' element sizes", "KV type"),
     "pool": Rule(
         "scaled",

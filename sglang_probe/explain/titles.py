@@ -29,6 +29,7 @@ TITLES: Final[dict[str, str]] = {
     "before_the_weights": "before the weights",
     "kv_cache": "the KV cache",
     "implied_pre_load": "the pre-load memory",
+    "assumed": "what you assume",
     "retractions": "the KV cache was full",
     "printed_memory": "what the log prints",
     "incomplete": "the record is not complete",

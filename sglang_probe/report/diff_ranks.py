@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from sglang_probe.explain.diff.model import Diff, RankDiff, StepRow, TermRow
-from sglang_probe.explain.diff.wording import change
+from sglang_probe.explain.diff.wording import change, shown_change
 from sglang_probe.figures import UNKNOWN, counted, fraction, gib, listed, number
 from sglang_probe.report.diff_fold import Kind, kinds_of
 from sglang_probe.report.diff_grid import Line, grid
@@ -80,6 +80,8 @@ def _steps(rank: RankDiff) -> Iterator[Line]:
             far = row.precision_bytes
             cells = [_step_cell(state, cost, far) for state, cost in zip(row.states, row.cost_bytes, strict=True)]
             ended = all(state == "ok" for state in row.states)
+            if ended and _rounds_to_nothing(row.cost_bytes, far):
+                continue
             changed = _change(row.cost_bytes if ended else (None, None), far)
             yield Line(f"{' ' * row.depth}{_step(row)}", (*cells, *changed))
 
@@ -127,9 +129,19 @@ def _change(amounts: Sequence[int | None], precision: int | None) -> tuple[str, 
     return (UNKNOWN if before is None or after is None else change(before, after, precision),)
 
 
+def _rounds_to_nothing(amounts: Sequence[int | None], precision: int | None) -> bool:
+    """Say whether two figures of a log are the same at the decimals that they have."""
+    if len(amounts) != 2 or not precision:
+        return False
+    before, after = amounts
+    return before is not None and after is not None and shown_change(before, after, precision) is None
+
+
 def _ledger(rank: RankDiff) -> Iterator[Line]:
     ended = _ended(rank)
     for row in rank.ledger:
+        if _rounds_to_nothing(row.bytes, row.precision_bytes):
+            continue
         if any(over and not amount for amount, over in zip(row.bytes, ended, strict=False)):
             continue  # it never came to what this category is made of
         cells = [gib(amount, row.precision_bytes) for amount in row.bytes]
@@ -140,6 +152,8 @@ def _budget(rank: RankDiff) -> Iterator[Line]:
     for row in rank.budget:
         name = TERMS.get(row.term) or row.term.replace("deductions.", "deduction ")
         if None in row.values:  # a side that did not come to it, as the main numbers say
+            continue
+        if row.term.endswith("_bytes") and _rounds_to_nothing(row.values, row.precision):
             continue
         if row.term in TERMS or row.term.startswith("deductions."):
             cells = tuple(_term(row, value) for value in row.values)

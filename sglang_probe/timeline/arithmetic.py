@@ -12,6 +12,21 @@ SAME_BYTES: Final = GIB // 2000
 """Half of the last decimal shown: what differs by less looks the same, and may be the rounding of SGLang's floats."""
 
 
+MOST_BELOW: Final = GIB // 2
+"""By how much a pre-load memory may lie below the one printed later: others that gave a little back meanwhile."""
+MOST_ABOVE: Final = 5 * GIB // 2
+"""By how much it may lie above: what a communicator and its context take between the two readings."""
+
+
+def could_be_pre_load(means: int, off: int, printed: int, total: int | None) -> bool:
+    """Say whether a pre-load memory that figures imply, good to `off` bytes, may have been SGLang's.
+
+    It was read shortly before the printed one, and on a card of `total` bytes, where the text names that.
+    """
+    near = printed - MOST_BELOW - off <= means <= printed + MOST_ABOVE + off
+    return near and (total is None or means - off < total)
+
+
 def left_nothing(budget: Budget) -> bool:
     """Say whether the budget has no room for a token."""
     return any(known is not None and known <= 0 for known in (budget.rest_bytes, budget.result))

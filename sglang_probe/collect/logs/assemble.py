@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Final
 
-from sglang_probe.collect.logs import tracebacks
+from sglang_probe.collect.logs import server_args, tracebacks
 from sglang_probe.collect.logs.model import Entry
 from sglang_probe.collect.logs.pieces import Piece, Pieces
 from sglang_probe.collect.logs.traceback_lines import HEAD, names_exception
@@ -114,7 +114,7 @@ class Assembler:
         following = None if piece.prefix is None and self._in_vain > _MOST_IN_VAIN else self._wrapped(piece)
         if following is None:
             self._in_vain += 1
-            if not piece.ended and piece.text[-1:].isdigit():
+            if not piece.ended and (piece.text[-1:].isdigit() or server_args.is_cut(piece.text.strip())):
                 self._notes.add("cut_log", self._file, piece.line, piece.text)
             return piece.entry(self._file)
         self._in_vain = 0

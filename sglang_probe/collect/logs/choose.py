@@ -8,6 +8,7 @@ from pathlib import Path
 from sglang_probe.collect.errors import InputError
 from sglang_probe.collect.logs.join import SHOWN, Server, Text
 from sglang_probe.collect.logs.model import LogRun
+from sglang_probe.collect.logs.start import Start
 from sglang_probe.collect.refusal import mixed_servers
 from sglang_probe.collect.report import Tally
 from sglang_probe.figures import listed
@@ -16,12 +17,14 @@ from sglang_probe.figures import listed
 def told_apart(found: Sequence[Server], tally: Tally, *, alone: bool) -> list[Server]:
     """Return the servers whose lines are their own. Raises InputError where none is, and there is nothing else."""
     clear = [server for server in found if not any(start.mixed for start in server.starts)]
-    lines: dict[str, list[int]] = {}
+    mixed: dict[str, list[Start]] = {}
     for server in found:
         for start in server.starts:
             if start.mixed:
-                lines.setdefault(start.file, []).append(start.first_line)
-    for name, begins in lines.items():
+                mixed.setdefault(start.file, []).append(start)
+    for name, starts in mixed.items():
+        launched = [start for start in starts if start.arguments is not None]
+        begins = [start.first_line for start in (launched if len(launched) > 1 else starts)[:2]]
         if alone and not clear:
             raise mixed_servers(name, begins)
         tally.add("mixed_servers", name, begins[0])

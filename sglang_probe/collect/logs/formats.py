@@ -17,6 +17,8 @@ from sglang_probe.collect.logs.formats_serving import ADJUSTED, ENDS, SERVING
 from sglang_probe.collect.logs.formats_start import START
 from sglang_probe.collect.logs.model import Entry, Fact
 from sglang_probe.collect.logs.not_memory import HARMLESS, NOT_MEMORY, looks
+from sglang_probe.collect.logs.secrets import clean
+from sglang_probe.collect.logs.shape import QUOTES, is_record, is_users
 
 FORMATS: Final[tuple[Format, ...]] = (*SERVING, *START, *GRAPHS, *ALLREDUCE, *ADJUSTED, *ENDS)
 """In the order in which they are asked; the first that matches is it."""
@@ -35,9 +37,13 @@ def facts_of(entry: Entry, *, ignored: bool = False) -> tuple[Fact, ...]:
 
     `ignored`: the line before says that Python goes on from the exception.
     """
-    said = _said(_message(entry.text), entry.prefixed)
+    text = _message(entry.text)
+    if is_users(text):
+        return ()
+    said = _said(text, entry.prefixed)
     said = caught(said) if ignored else said
-    return tuple(Fact(kind=kind, entry=entry, values=values) for kind, values in said)
+    shown = clean(entry, said) if said else entry
+    return tuple(Fact(kind=kind, entry=shown, values=values) for kind, values in said)
 
 
 def is_whole(text: str) -> bool:
@@ -50,7 +56,8 @@ def is_whole(text: str) -> bool:
 
 
 def _message(text: str) -> str:
-    return _GPU.sub("", text[:MAX_TEXT].strip(), count=1) if text.startswith("[gpu") else text[:MAX_TEXT].strip()
+    text = text[:MAX_TEXT].strip()
+    return _GPU.sub("", text, count=1) if text.startswith("[gpu") else text.lstrip(QUOTES)
 
 
 def _said(text: str, prefixed: bool) -> list[Said]:
@@ -63,8 +70,9 @@ def _said(text: str, prefixed: bool) -> list[Said]:
         found += [inner[:2]] if inner is not None and inner[0] in _ALSO else []
     else:
         read = _read(text)
-        found = memory_in([text], raised=False) if read is None else [read[:2]]
-        if read is None and is_survived(text):
+        said = read is None and is_record(text, prefixed)
+        found = memory_in([text], raised=False) if said else [] if read is None else [read[:2]]
+        if said and is_survived(text):
             found = caught(found)
         if read is not None and read[0] not in _ALSO:
             return found

@@ -34,8 +34,20 @@ class Text(msgspec.Struct, kw_only=True):
     reversed: bool = False
     wanted: tuple[str, ...] = ()
     """The starts that are wanted, `2` or a writer's name; none for all."""
+    owned: bool = True
+    """A line of it is SGLang's own."""
+    note: str = ""
+    """What is to be known of the whole text."""
+    said: str = ""
+    """Of a text that is no server's, what a line of it says that is no matter of the GPU's memory."""
     among: str | None = None
     """The directory of logs that it was found through, of which only the newest start is wanted."""
+
+
+    @property
+    def counts(self) -> bool:
+        """Say whether it tells of a server: by SGLang's own lines, or by torch's that memory ran out."""
+        return self.facts > 0 and (self.owned or bool(self.note))
 
 
 class Server(msgspec.Struct):
@@ -194,7 +206,7 @@ def _log_run(server: Server, name: str, found: Sequence[Server], known: dict[str
         lines=ends - begins + 1,
         starts=len(mates) + text.left_out,
         sources=tuple(dict.fromkeys(start.source for start in server.starts if start.source)),
-        notes=(*_cuts(mates, text), *server.how, *_gaps(server)),
+        notes=(*([text.note] if text.note else []), *_cuts(mates, text), *server.how, *_gaps(server)),
     )
 
 
@@ -240,4 +252,4 @@ def _gaps(server: Server) -> list[str]:
     """Say what is missing at the beginning, and between."""
     whole = any(start.arguments is not None for start in server.starts)
     gone = [] if whole else [f"{_place(server.first)} does not hold the server's beginning: no server_args"]
-    return gone + [note for start in server.starts for note in start.cut_away()]
+    return gone + [note for start in server.starts for note in (*start.notes, *start.cut_away())]

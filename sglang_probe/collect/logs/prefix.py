@@ -10,6 +10,7 @@ import re
 from typing import Final, NamedTuple
 
 from sglang_probe.collect.logs.model import RANK_TOKENS
+from sglang_probe.collect.logs.shape import QUOTES, is_users
 
 _STAMPED: Final = (
     r"\[(?P<stamp>(?P<day>\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{3,6})?)"
@@ -79,6 +80,8 @@ def _cut(text: str, found: list[Part]) -> None:
     for match in PREFIX.finditer(text) if "[" in text else ():
         if match.start() and not _may_stand_within(match):
             continue
+        if before is None and match.start() and is_users(text.lstrip(QUOTES)):
+            break
         if before is not None and _REQUEST.match(text, start):
             break
         _add(found, before, text[start : match.start()])

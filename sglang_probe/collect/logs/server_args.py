@@ -49,6 +49,11 @@ def is_complete(text: str) -> bool:
     return begin is not None and _end(text, begin.end()) is not None
 
 
+def is_cut(text: str) -> bool:
+    """Say whether a text begins with arguments and ends inside them."""
+    return BEGIN.match(text) is not None and not is_complete(text)
+
+
 def value_of(source: str) -> Any:
     """Return the value that a repr stands for; the text itself where it is no literal."""
     enum = _ENUM.fullmatch(source)

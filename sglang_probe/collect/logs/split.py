@@ -7,6 +7,7 @@ starts are `mixed`: their lines cannot be told apart, and are not guessed at.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any, Final
 
@@ -22,6 +23,10 @@ SUMMER_TIME_S: Final = (3540.0, 3720.0)
 """The local clock goes back an hour in autumn, and no server was started."""
 IMPORTS_S: Final = 15.0
 """A rank that follows on so soon was not started anew, which takes the imports of torch and SGLang: it is a draft."""
+MANY_ALTERNATIONS: Final = 4
+"""A file put together of several in a wrong order jumps back too, but not so often to where it was before."""
+SLACK_S: Final = 2.0
+"""Ranks of one server overtake each other so far."""
 BEGINNINGS: Final = frozenset({"server_args", "dist_init_begin", "weights_begin"})
 SERVING: Final = frozenset({"batch", "retract", "retract_abort"})
 
@@ -37,6 +42,12 @@ class Splitter:
         self._rival: Start | None = None
         """The start before, which may still be writing."""
         self._last: dict[str, float] = {}
+        self._landed = -math.inf
+        """Where the time last jumped back to."""
+        self._alternations = 0
+        """Jumps back in a row that go on where the one before landed, as of two servers by turns."""
+        self._from = 0
+        """How many starts came before the first of them."""
 
     def add(self, fact: Fact) -> None:
         """Take the next fact."""
@@ -51,6 +62,8 @@ class Splitter:
             why = self._why_anew(fact, current, moment, back)
             if why:
                 current = self._after(current, why)
+            if back > 0 and moment is not None:
+                self._alternate(moment, anew="server_args" in why)
         rival = self._rival
         if rival is not None and rival.ready and fact.kind in SERVING and group_of(fact) not in current.settled:
             rival.add(fact)
@@ -69,9 +82,21 @@ class Splitter:
         prelude = current.prelude() if launched else []
         self._rival = current if launched and not (current.over or current.failed) else None
         start = self._open(why)
+        start.mixed = self._alternations >= MANY_ALTERNATIONS or (current.mixed and not launched)
         for fact in prelude:
             start.add(fact)
         return start
+
+    def _alternate(self, moment: Moment, *, anew: bool) -> None:
+        """Count the jumps between two servers that write by turns; all starts that they made up are mixed."""
+        if anew or moment.seconds < self._landed - SLACK_S:
+            self._alternations, self._from = 0, self.opened - 2
+        else:
+            self._alternations += 1
+        self._landed = moment.seconds
+        if self._alternations == MANY_ALTERNATIONS:
+            for start in list(self.starts)[self._from - self.opened :]:
+                start.mixed = True
 
     def _jump(self, moment: Moment | None) -> float:
         """Return how far the time jumps back; 0 where it goes on, or the clock was put back by an hour."""

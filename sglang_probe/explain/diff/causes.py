@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from sglang_probe.explain.diff.arithmetic import REST_OF_WAY, WHOLE
 from sglang_probe.explain.diff.links import behind, name_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Piece, Row, Side
 from sglang_probe.explain.diff.names import called
+from sglang_probe.explain.diff.precision import is_log
 from sglang_probe.explain.diff.printed import Printed, printed
 from sglang_probe.explain.diff.strays import are_behind, strays_in_words
 from sglang_probe.explain.diff.terms import LATE
 from sglang_probe.explain.diff.values import SAME_ON_A_CARD
-from sglang_probe.explain.diff.wording import set_to, tenants_in_words, told
-from sglang_probe.figures import fraction, gib, listed, number
+from sglang_probe.explain.diff.wording import set_to, signed, tenants_in_words, told
+from sglang_probe.figures import added, fraction, gib, listed, number
 from sglang_probe.timeline.model import Run
 
 NAMES: Final = {
@@ -58,6 +60,7 @@ def budget_causes(
     leaves = [piece for piece in found.pieces if piece.part != "pre_load" and not _is_small(piece)]
     for piece in sorted(leaves, key=lambda piece: -max(abs(piece.delta_bytes), _as_bytes(piece, found))):
         linked = behind(piece.part, rows)
+        unseen = _free_before(piece, found, linked, runs)
         strays = strays_in_words(runs, names) if not linked and are_behind(piece, runs) else None
         subject = subject_of(piece, linked)
         named = f"{subject}," if _tenants_of(piece, linked) else subject
@@ -71,10 +74,22 @@ def budget_causes(
             delta_bytes=piece.delta_bytes,
             share=share,
             explains=explains,
-            says=_says(piece, found, what, sides, figures)
+            says=_says(piece, found, unseen or what, sides, figures)
             if explains
             else f"{strays or subject}: {worked(piece, figures)}",
         )
+
+
+def _free_before(piece: Piece, found: Arithmetic, linked: Sequence[Row], runs: Sequence[Run]) -> str | None:
+    """Say by how much less was free before the weights, where a log leaves it at that; None where more is known."""
+    whole = next((one for one in found.pieces if one.part == WHOLE), None)
+    if piece.part != REST_OF_WAY or linked or whole is None or not any(is_log(run) for run in runs):
+        return None
+    before, after = whole.values
+    if before is None or after is None:
+        return None
+    less = signed(added(before, -after))
+    return f"{less[1:]} GiB {'less' if less[0] == '+' else 'more'} were free before the weights: that"
 
 
 def _is_small(piece: Piece) -> bool:

@@ -17,7 +17,7 @@ from sglang_probe.explain.diff.ranks import by_label, rank_diffs
 from sglang_probe.explain.diff.sentences import sentences
 from sglang_probe.explain.diff.sides import sides_of
 from sglang_probe.explain.diff.tenants import on_a_cpu
-from sglang_probe.explain.diff.values import SAME_ON_A_CARD
+from sglang_probe.explain.diff.values import NO_VARIABLES, SAME_ON_A_CARD
 from sglang_probe.figures import counted as counted_noun
 from sglang_probe.figures import listed
 from sglang_probe.timeline.model import Run
@@ -134,6 +134,8 @@ def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:
             yield f"how {side.name} ended is not known: {run.outcome_reason or run.outcome}"
         if run.source == "log":
             yield f"{side.name} was read from a log: figures of two decimals, and no provenance but the log's"
+    if {run.source == "log" for run in runs} == {True, False}:
+        yield f"{NO_VARIABLES}, nor which flags were given: of arguments what is in effect is compared"
     if on_a_cpu(runs):
         yield "on a CPU the memory is a shared host's: costs are left out"
     yield from _inside(runs, sides)

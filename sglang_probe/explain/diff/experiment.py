@@ -18,7 +18,7 @@ from sglang_probe.explain.diff.strays import strays_in_words
 from sglang_probe.explain.diff.tenants import on_a_cpu
 from sglang_probe.explain.diff.terms import terms_of
 from sglang_probe.explain.diff.values import delta
-from sglang_probe.explain.diff.wording import DEFAULT, arrow, change, is_default_fraction, switch, told
+from sglang_probe.explain.diff.wording import DEFAULT, arrow, change, is_default_fraction, shown_change, switch, told
 from sglang_probe.timeline.arithmetic import less
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Run
@@ -185,6 +185,8 @@ def _beside(effect: _Effect) -> str:
     free = effect.free
     if free is None:
         return ""
+    if free.precision is not None and shown_change(*free.bytes, free.precision) is None:
+        return f" (free at the end {free.where} {AS_FAR})"
     if free.precision is not None and abs(free.bytes[1] - free.bytes[0]) <= free.precision:
         return f" (free at the end {free.where} {AS_FAR})"
     return f" (free at the end {free.where} {change(*free.bytes, free.precision)} GiB)"

@@ -64,12 +64,12 @@ def _speaker(run: Run) -> int:
 
 def not_compared(row: Row, lack: Lack | None) -> Row:
     """Return a row as no difference where it is a launcher's to say, and a side lacks it."""
-    if lack is None or not row.differs or not _is_its(row):
+    its = row.group == "versions" and None in row.values
+    if lack is None or not row.differs or not (its or is_launchers(row)):
         return row
     return msgspec.structs.replace(row, differs=False, counts=False, why=lack.reason)
 
 
-def _is_its(row: Row) -> bool:
-    if row.group == "versions":
-        return None in row.values
+def is_launchers(row: Row) -> bool:
+    """Say whether a fact is only a launcher's to say: a flag as given, or a variable."""
     return row.group in ONLY_ITS or (row.group == "visible devices" and row.key != USED)

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from sglang_probe.explain.diff.arguments import argument_rows, following
-from sglang_probe.explain.diff.launchers import lack_of, not_compared
+from sglang_probe.explain.diff.launchers import is_launchers, lack_of, not_compared
 from sglang_probe.explain.diff.model import GROUPS, Row
 from sglang_probe.explain.diff.nature import natural
 from sglang_probe.explain.diff.tenants import card_rows, fact, tenant_rows
-from sglang_probe.explain.diff.values import NOT_RECORDED, same
+from sglang_probe.explain.diff.values import NO_VARIABLES, NOT_RECORDED, same
 from sglang_probe.timeline.model import Run
 from sglang_probe.timeline.processes import is_cpu, ranks_of
 
@@ -25,8 +25,18 @@ MOVED: Final = "moved, absent, or not loaded on the other side"
 def provenance_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
     """Return all facts: those in which the sides differ, and those in which they do not."""
     lack = lack_of(runs)
-    rows = sorted(_facts(runs, fold=lack is None), key=lambda row: GROUPS.index(row.group))
-    return tuple(following([not_compared(_judged(row, rows), lack) for row in rows]))
+    logs = [run.source == "log" for run in runs]
+    fold = lack is None and not (any(logs) and not all(logs))
+    rows = sorted(_facts(runs, fold=fold), key=lambda row: GROUPS.index(row.group))
+    return tuple(following([_not_of_logs(not_compared(_judged(row, rows), lack), logs) for row in rows]))
+
+
+def _not_of_logs(row: Row, logs: Sequence[bool]) -> Row:
+    """Return what only a launcher says as no difference where a log stands beside sides that have it alike."""
+    if not any(logs) or all(logs) or not row.differs or not is_launchers(row):
+        return row
+    told = [value for value, log in zip(row.values, logs, strict=True) if not log]
+    return msgspec.structs.replace(row, differs=not same(told), counts=False, why=NO_VARIABLES)
 
 
 def _judged(row: Row, rows: Sequence[Row]) -> Row:

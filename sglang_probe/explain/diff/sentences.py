@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from sglang_probe.explain.diff.arithmetic import REST_OF_WAY
 from sglang_probe.explain.diff.causes import part_name
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Experiment, LedgerRow, RankDiff, Row
 from sglang_probe.explain.diff.precision import AS_FAR, is_log
 from sglang_probe.explain.diff.printed import of_the_whole
 from sglang_probe.explain.diff.provenance import counted
-from sglang_probe.explain.diff.wording import change, set_to, tenants_in_words, told
+from sglang_probe.explain.diff.wording import change, set_to, shown_change, tenants_in_words, told
 from sglang_probe.figures import gib, last_places, listed, of_last_places
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Run
@@ -19,6 +20,8 @@ NOTHING: Final = "these two differ in nothing recorded"
 NOTHING_COUNTS: Final = "these two differ in nothing that counts"
 UNKNOWN: Final = frozenset({"unknown", "starting"})
 """Outcomes that are none."""
+LOOK: Final = "a log lists no processes: look at who else was on the card (nvidia-smi), or run with the probe"
+"""What to do where less was free before the weights, and a log is all that is known."""
 MANY: Final = 4
 
 
@@ -45,6 +48,8 @@ def sentences(
     leading = [cause.says for cause in causes if cause.explains or cause.part == "phase"]
     above = [*([experiment.says] if experiment else []), *leading]
     yield from above
+    if far and any(cause.part == REST_OF_WAY and not cause.differences for cause in causes) and not experiment:
+        yield LOOK
     named = _tenants_are_named(real, above)
     unnamed = [row for row in real if not (named and row.group == "tenants")]
     news = [row for row in unnamed if not any(_names(one, row) for one in above)]
@@ -75,7 +80,8 @@ def _cost(found: Arithmetic, above: Sequence[str]) -> Iterator[str]:
     """Yield what the budget changed by, and the parts that add up to it, where that is not said yet."""
     before, after = (gib(rest, found.precision_bytes) for rest in found.rest_bytes)
     if found.precision_bytes is not None:
-        yield f"rest {before} -> {after} GiB, {change(*found.rest_bytes, found.precision_bytes)} GiB"
+        shown = shown_change(*found.rest_bytes, found.precision_bytes)
+        yield f"rest {before} -> {after} GiB, {shown} GiB" if shown else f"rest {before} GiB: {AS_FAR}"
         return
     parts = of_the_whole(found)
     said = f"rest {before} -> {after} GiB, {change(*found.rest_bytes)} GiB"
@@ -97,7 +103,8 @@ def _free(runs: tuple[Run, Run], ranks: Sequence[RankDiff], tightest: str | None
     before, after = free.bytes
     if free.precision_bytes is not None:
         known = f"{gib(before, free.precision_bytes)} -> {gib(after, free.precision_bytes)} GiB"
-        yield f"free at the end on {rank.label}: {known}, {change(before or 0, after or 0, free.precision_bytes)} GiB"
+        shown = shown_change(before or 0, after or 0, free.precision_bytes)
+        yield f"free at the end on {rank.label}: {f'{known}, {shown} GiB' if shown else AS_FAR}"
         return
     others = [row for row in rank.ledger if row.category != "free" and row.delta_bytes is not None]
     parts = list(_more_or_less(others, _units(free)))

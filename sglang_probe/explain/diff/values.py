@@ -14,6 +14,8 @@ SAME_TENANT: Final = 64 << 20
 """Bytes by which another process may grow between two runs and still be the same."""
 NOT_RECORDED: Final = "not recorded of every side"
 """Why a fact does not count."""
+NO_VARIABLES: Final = "a log names no variables"
+"""Why a variable, or a flag as it was given, is not compared: the note that stands for all of them."""
 TENANT_SHARE: Final = 0.05
 """By which what changed may differ from what a process holds: NVML counts a process a little short."""
 PLAIN: Final = tuple({kind} for kind in (int, float, bool, type(None)))

@@ -171,12 +171,29 @@ def change(before: int, after: int, precision: int | None = None) -> str:
     """
     if precision is None:
         return signed(added(after, -before))
-    return f"{signed(gib(after - before, precision))} +- {gib_up(precision)}"
+    return shown_change(before, after, precision) or f"{signed(gib(0, precision))} +- {gib_up(precision)}"
+
+
+def shown_change(before: int, after: int, precision: int) -> str | None:
+    """Return the change of two figures of a log as it comes out of them as printed, with how far off it may be; None
+    where they are printed alike, or what is between them rounds to nothing at their decimals.
+
+    Worked example: 12.586 and 12.583 are printed 12.59 and 12.58; of the 0.003 between them no figure tells.
+    """
+    figures = gib(before, precision), gib(after, precision)
+    changed = f"{float(figures[1]) - float(figures[0]):.{_places(figures[0])}f}"
+    if not float(changed) or not float(gib(after - before, precision)):
+        return None
+    return f"{signed(changed)} +- {gib_up(precision)}"
+
+
+def _places(figure: str) -> int:
+    return len(figure.partition(".")[2])
 
 
 def gib_up(precision: int) -> str:
-    """Return a precision in GiB, rounded up to the decimals that `gib` shows with it."""
-    decimals = 3 if precision * 1000 <= GIB else 2
+    """Return a precision in GiB, rounded up to the decimals that `gib` shows with it, but two at least."""
+    decimals = max(_places(gib(0, precision)), 2)
     return f"{math.ceil(max(precision - ROUNDED_UP, 1) * 10**decimals / GIB) / 10**decimals:.{decimals}f}"
 
 

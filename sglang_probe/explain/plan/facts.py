@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sglang_probe.explain.feasible import Bound, highest_of
 from sglang_probe.explain.formula import Terms, deducted, terms_of
+from sglang_probe.explain.log_tokens import TokenSize, seat_token
 from sglang_probe.explain.plan.after import After, after_of
 from sglang_probe.explain.plan.model import CannotPlan, NoBudget, Source
 from sglang_probe.explain.plan.ran_out import RanOut, ran_out_of
@@ -71,6 +72,8 @@ class Facts(NamedTuple):
     token: int | None
     mean_token: bool
     """Whether it is only rest / tokens: the pools have no one size of a token."""
+    assumed_token: str | None
+    """Where it is from, if no pool is printed and it is that of the model that the run seems to serve."""
     own_token: int | None
     """Of the target's pool alone; the budget's own may count a draft's too."""
     tokens: int | None
@@ -149,6 +152,7 @@ def facts_of(run: Run) -> Facts:
     token = positive(token_bytes(target))
     tokens = None if target.kv is None else positive(target.kv.tokens)
     mean = _mean_token(terms, tokens) if token is None else None
+    model = _model_token(subject, seat) if token is None and mean is None else None
     server = server_of(run, pool and pool.dtype)
     facts = Facts(
         source=_source(subject, seat),
@@ -178,8 +182,9 @@ def facts_of(run: Run) -> Facts:
         draft_first=_before_budget(process, "weights.load", "draft"),
         has_draft=draft is not None,
         graphs_first=_before_budget(process, "graph.capture", target.worker),
-        token=token or mean,
+        token=token or mean or (None if model is None else model.bytes),
         mean_token=mean is not None,
+        assumed_token=None if model is None else model.says,
         own_token=after.token,
         tokens=tokens,
         cap=told.count("max_total_tokens") or (None if target.kv is None else target.kv.max_total_tokens_given),
@@ -335,6 +340,11 @@ def _deductions(seat: Seat, told: Told) -> tuple[dict[str, int], int | None]:
 
 def _mean_token(terms: Terms, tokens: int | None) -> int | None:
     return None if tokens is None else positive(terms.rest_bytes // tokens)
+
+
+def _model_token(subject: Subject, seat: Seat) -> TokenSize | None:
+    """Return what a token takes by the model that a log seems to be of, as `explain` has it."""
+    return seat_token(subject, seat) if subject.is_log else None
 
 
 def _main_pool(worker: Worker) -> Any:

@@ -82,6 +82,8 @@ def _borrowed(facts: Facts, run_id: str) -> Iterator[str]:
 
 def _of_inputs(facts: Facts, resolved: Resolved) -> Iterator[str]:
     inputs = resolved.frame.inputs
+    if facts.assumed_token is not None and inputs.token_bytes is None:
+        yield f"a token takes {facts.assumed_token}; --token-bytes N says it, if it is another"
     if inputs.tenants is not None:
         yield "others' memory is NVML's figure for them, which is some MiB a process less than what the device lost"
         if facts.is_bound:

@@ -43,11 +43,13 @@ def _with_token(facts: Facts, like: Facts) -> Facts:
     """Take the bytes of a token, the context length, and what is known of the model's pools."""
     models_own = facts.context is None and facts.context_given is None and like.context_given is None
     context = like.context if models_own else None
-    taken = {"token": like.token if facts.token is None else None, "context": context}
+    lent = like.token is not None and (facts.token is None or (bool(facts.assumed_token) and not like.assumed_token))
+    taken = {"token": like.token if lent else None, "context": context}
     pools = not facts.after.pools
     return facts._replace(
-        token=facts.token or like.token,
-        mean_token=facts.mean_token if facts.token else like.mean_token,
+        token=like.token if lent else facts.token,
+        mean_token=like.mean_token if lent else facts.mean_token,
+        assumed_token=like.assumed_token if lent else facts.assumed_token,
         own_token=facts.own_token or like.own_token,
         page=facts.page if facts.page_known else like.page,
         kv_dtype=facts.kv_dtype or like.kv_dtype,

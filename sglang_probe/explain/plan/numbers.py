@@ -92,7 +92,7 @@ def _measured(facts: Facts, now: Outlook, field: str) -> int | float | None:
     tokens = facts.tokens if facts.tokens is not None else 0 if now.tokens == 0 else None
     itself: dict[str, int | float | None] = {
         "tokens": tokens,
-        "token": None if "token" in facts.borrowed else facts.token,
+        "token": None if "token" in facts.borrowed or facts.assumed_token else facts.token,
         "context": context,
         "concurrency": at_once(tokens, context, own.slots),
         "kv": own.kv,
@@ -185,6 +185,8 @@ def _token_rule(facts: Facts, inputs: Inputs) -> str | None:
         return "token_unknown"
     if inputs.kv_cache_dtype is not None:
         return "token_dtype"
+    if inputs.tp is None and facts.assumed_token and inputs.token_bytes is None and "token" not in facts.borrowed:
+        return "token_model"
     if inputs.tp is None:
         return "token_mean" if facts.mean_token and inputs.token_bytes is None else None
     return "token_mla" if facts.latent else "token_heads" if inputs.kv_heads is not None else "token_tp"

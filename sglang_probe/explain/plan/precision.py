@@ -64,7 +64,22 @@ def _with_precision(plan: Plan, ends: Sequence[Sequence[Plan]], logs: Sequence[s
     against = tuple(_against(one, plan, ends) for one in plan.against)
     made = msgspec.structs.replace(plan, numbers=numbers, against=against)
     says = "".join(_says(made, logs))
-    return msgspec.structs.replace(made, says=(*plan.says, says) if says else plan.says)
+    wishes = tuple(msgspec.structs.replace(one, holds=None) if _is_close(made, one) else one for one in made.wishes)
+    answer = tuple(_as_far(said, made) for said in plan.says)
+    return msgspec.structs.replace(made, wishes=wishes, says=(*answer, says) if says else answer)
+
+
+def _is_close(plan: Plan, wish: Wish) -> bool:
+    """Say whether a wish holds, or does not, by no more than the plan is good to."""
+    return wish.spare is not None and 0 < _of_wish(plan, wish) >= abs(wish.spare)
+
+
+def _as_far(said: str, plan: Plan) -> str:
+    """Return a sentence of the answer as far as the log tells: what is close may hold, or may not."""
+    for wish in plan.wishes:
+        if said.startswith(f"{wish.flag} ") and _is_close(plan, wish):
+            return said.replace(" holds, with ", " may hold, with ").replace(" does not hold: ", " may not hold: ")
+    return said
 
 
 def _number(number: Number, ends: Sequence[Sequence[Plan]]) -> Number:
@@ -117,9 +132,9 @@ def _says(plan: Plan, logs: Sequence[str]) -> Iterator[str]:
     if parts:
         whose = f"{listed(logs, 2)} print{'s' if len(logs) == 1 else ''}"
         yield f"Since {whose} memory to two decimals, that is good to {', '.join(parts)}."
-    close = [wish.flag for wish in plan.wishes if wish.spare is not None and abs(wish.spare) <= _of_wish(plan, wish)]
+    close = [wish.flag for wish in plan.wishes if _is_close(plan, wish)]
     if close:
-        yield f" Whether {listed(close, 3)} holds is closer than that."
+        yield f" What {listed(close, 3)} has to spare, or lacks, is less than that."
 
 
 def _of_wish(plan: Plan, wish: Wish) -> float:

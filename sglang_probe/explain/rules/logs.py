@@ -10,6 +10,7 @@ from sglang_probe.explain.log_tokens import pool_step
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.oom import shortage_of
 from sglang_probe.explain.oom_message import shown
+from sglang_probe.explain.phrases import signed
 from sglang_probe.explain.subject import Subject
 from sglang_probe.figures import counted, fraction, gib, number
 from sglang_probe.timeline.model import Process, Remark, Step
@@ -77,19 +78,53 @@ def implied_pre_load(subject: Subject) -> Iterator[Finding]:
         return
     means, off = implied.pre_load(told.value), implied.pre_load_off(told.value)
     apart = abs(means - implied.printed) > off + implied.precision
-    if means < implied.printed - off - implied.precision:
-        return  # less than what was printed later: a cap, or another fraction, gave these tokens
-    reason = ESTIMATE if len(subject.ranks) > 1 else UNTOLD
-    yield _finding(implied, told, means, off, reason if apart else None)
+    if not apart:
+        return  # the printed one gives these tokens: nothing is to be said
+    if not implied.can_be(told.value):
+        yield _no_pre_load(implied, told)
+    elif means > implied.printed:  # of less than was printed later a cap may be the reason
+        yield _finding(implied, told, means, off, ESTIMATE if len(subject.ranks) > 1 else UNTOLD)
 
 
-def _finding(implied: Implied, told: Fraction, means: int, off: int, apart: str | None) -> Finding:
+def _no_pre_load(implied: Implied, told: Fraction) -> Finding:
+    """No pre-load memory near the printed one gives these tokens: it is another term that is wrong."""
+    kv = implied.seat.worker.kv
+    capped = "" if kv is not None and kv.limited_by == "memory" else ", or --max-total-tokens limited them"
+    slack = f"{gib(implied.printed)} x {fraction(1 - told.value)}"
+    return Finding(
+        rule="implied_pre_load",
+        severity="info",
+        says=f"With {fraction(told.value)} the KV budget would be {signed(implied.budget(told.value))} GiB by the"
+        f" printed lines, and it was {gib(implied.rest)}: {number(implied.tokens)} tokens of"
+        f" {number(implied.token.bytes)} B. No pre-load memory near the printed {gib(implied.printed)} GiB explains"
+        f" that: a term of the budget is not in the text, or another fraction was in force (about"
+        f" {implied.fraction:.3f}){capped}.",
+        numbers={
+            "implied_fraction": implied.fraction,
+            "implied_fraction_precision": implied.fraction_off,
+            "pre_load_printed_bytes": implied.printed,
+            "available_bytes": implied.available,
+            "rest_bytes": implied.rest,
+            "mem_fraction_static": told.value,
+            "bytes_per_token": implied.token.bytes,
+            "precision_bytes": implied.precision,
+        },
+        formula=f"budget = {gib(implied.available)} - {slack} = {signed(implied.budget(told.value))} GiB;"
+        f" observed = {number(implied.tokens)} x {number(implied.token.bytes)} B = {gib(implied.rest)} GiB;"
+        f" 1 - ({gib(implied.available)} - {gib(implied.rest)}) / {gib(implied.printed)} ="
+        f" {implied.fraction:.4f} +- {implied.fraction_off:.4f}",
+        notes=(
+            f"mem_fraction_static {fraction(told.value)}: {told.says}",
+            f"a token takes {implied.token.says}",
+        ),
+        confidence="possible",
+    )
+
+
+def _finding(implied: Implied, told: Fraction, means: int, off: int, apart: str) -> Finding:
     verdict = (
         f"The pre-load memory that SGLang used was about {gib(means)} GiB (+- {gib(off)}), not the printed"
         f" {gib(implied.printed)}: {apart}"
-        if apart is not None
-        else f"The pre-load memory that SGLang used was about {gib(means)} GiB (+- {gib(off)}): the printed"
-        f" {gib(implied.printed)} lies within that"
     )
     slack = f"{gib(implied.printed)} x {fraction(1 - told.value)}"
     return Finding(

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from sglang_probe.explain.effects import BALANCED, is_even, was_refused
+from sglang_probe.explain.effects import BALANCED, Effect, is_even, was_refused
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.others import Held, burden_of
 from sglang_probe.explain.phrases import gpu
+from sglang_probe.explain.poorer import effect_of_poorer, named, stage_of, took_more
 from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Subject, label, labels
 from sglang_probe.figures import GIB, added, gib, listed
@@ -70,17 +71,21 @@ def rank_spread(subject: Subject) -> Iterator[Finding]:
     poor, rich = min(place.free, key=lambda who: place.free[who]), max(place.free, key=lambda who: place.free[who])
     less, more = place.free[poor], place.free[rich]
     cause = _why(subject, place, poor, rich, more - less)
-    quiet = cause.by_itself and not refused
+    effect = effect_of_poorer(subject)
+    is_cause = effect is not None and effect.severity == "error"
+    quiet = cause.by_itself and not refused and not is_cause
     yield Finding(
         rule="rank_spread",
-        severity="error" if refused and cause_elsewhere(subject) is None else "info" if quiet else "warning",
+        severity="error" if is_cause or (refused and cause_elsewhere(subject) is None) else "info" if quiet
+        else "warning",
         ranks=tuple(who for who in (poor,) if any(label(one) == who for one in subject.ranks)),
         says=f"After {place.phase} {poor} has {gib(less)} GiB free and {rich} {gib(more)}: {added(more, -less)}"
         " GiB less,"
-        f" ratio {less / more:.2f}. {cause.says}{_refused(refused)}",
+        f" ratio {less / more:.2f}. {cause.says}{_refused(refused)}{'' if effect is None else f' {effect.says}.'}",
         numbers={"free_bytes": less, "free_bytes_by_rank": dict(place.free), "ratio": less / more},
-        formula=f"{gib(less)} / {gib(more)} = {less / more:.3f} < {BALANCED}",
-        lever=None if quiet else _look_at(subject, poor),
+        formula=f"{gib(less)} / {gib(more)} = {less / more:.3f} < {BALANCED}"
+        f"{f'; {effect.formula}' if effect is not None and effect.formula else ''}",
+        lever=None if quiet else _look_at(subject, poor, effect),
         confidence="certain" if refused else "likely",
     )
 
@@ -98,9 +103,10 @@ def _as_sglang_says(subject: Subject) -> Place | None:
     return Place("dist.init", free, {}) if 0 < min(free.values()) < max(free.values()) else None
 
 
-def _look_at(subject: Subject, poor: str) -> Lever:
+def _look_at(subject: Subject, poor: str, effect: Effect | None) -> Lever:
     known = next((_device(subject, process) for process in subject.ranks if label(process) == poor), "its device")
-    return Lever(says=f"look at what else is on {known} (nvidia-smi), or leave that card out")
+    says = f"look at what else is on {known} (nvidia-smi), or leave that card out"
+    return Lever(says=says) if effect is None else Lever(says=says, gain_bytes=effect.gain_bytes, enough=effect.enough)
 
 
 def _device(subject: Subject, process: Process) -> str:
@@ -147,9 +153,12 @@ def _why(subject: Subject, place: Place, poor: str, rich: str, gap: int) -> Why:
         return Why(f"Others hold {gib(taken)} GiB more on its device: that is the gap.")
     mine, theirs = place.costs.get(poor), place.costs.get(rich)
     if mine is not None and theirs is not None and mine - theirs >= gap * 0.9:
-        return Why(
-            f"The step itself took {gib(mine - theirs)} GiB more there: pipeline stages need not be alike.", True
-        )
+        says = "pipeline stages need not be alike."
+        by_itself = True
+        if subject.is_log:
+            own, other = named(subject, poor), named(subject, rich)
+            says, by_itself = took_more(own, other), stage_of(own) != stage_of(other)
+        return Why(f"The step itself took {gib(mine - theirs)} GiB more there: {says}", by_itself)
     if subject.is_log:
         return Why("A log lists no processes: it is another card, or another tenant on that one.")
     return Why("Neither the step nor a listed process accounts for it: another card, or memory that no list names.")

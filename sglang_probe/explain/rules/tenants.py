@@ -14,6 +14,7 @@ from sglang_probe.explain.effects import Effect, effect_of
 from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.others import Burden, Held, burden_of, held, joined, lists_of
 from sglang_probe.explain.phrases import gpu, older
+from sglang_probe.explain.poorer import poorer_in_short
 from sglang_probe.explain.rules.devices import is_server, is_stray, shared_device, stray_context
 from sglang_probe.explain.subject import Subject, label
 from sglang_probe.figures import gib
@@ -95,7 +96,7 @@ def cause_elsewhere(subject: Subject) -> str | None:
         for finding in rule(subject):
             if finding.severity == "error":
                 return _in_short(finding)
-    return None
+    return poorer_in_short(subject)
 
 
 def _in_short(finding: Finding) -> str:

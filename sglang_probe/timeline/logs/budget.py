@@ -4,7 +4,8 @@ SGLang prints no term of it but what is free around the weights. Pre-load memory
     printed   `Load weight begin`, or what was free after the weights plus what they took
     implied   (available - deductions - tokens x bytes per token) / (1 - fraction), where all of these are known
 The printed one is an estimate: SGLang reads its own before a rank's communicator exists, and takes the least over the
-ranks. Where the tokens that SGLang got contradict it, the implied one counts.
+ranks. Where the tokens that SGLang got contradict it, the implied one counts, if it can be one: near the printed one
+and less than the card. Otherwise a term is missing, or another fraction was in force, and the printed one stays.
 
 Worked example (TP 8): 59.64 GiB available, fraction 0.83, 1,218,251 tokens of 40,960 bytes: (59.64 - 46.473) / 0.17
 = 77.45 GiB before the weights, where 76.63 was printed.
@@ -16,6 +17,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sglang_probe.collect.logs.model import Fact
+from sglang_probe.figures import gib
+from sglang_probe.timeline.arithmetic import could_be_pre_load
+from sglang_probe.timeline.logs.ledger import card_of
 from sglang_probe.timeline.logs.measured import Measured, least_of, measured, total
 from sglang_probe.timeline.logs.seats import Seat
 from sglang_probe.timeline.logs.tokens import TokenSize, tokens_of
@@ -36,6 +40,8 @@ class Frame(NamedTuple):
     """How many printed what was available."""
     minimum_printed: float | None
     """SGLang's own minimum viable fraction, where its message names one."""
+    card: Measured | None = None
+    """The card's total, where an error names it."""
 
 
 class PreLoaded(NamedTuple):
@@ -57,6 +63,7 @@ def frame_of(seats: Sequence[Seat], told: Told) -> Frame:
         fraction=told.fraction(),
         ranks=sum(one is not None for one in available),
         minimum_printed=_minimum_printed(told),
+        card=card_of(told.log.facts),
     )
 
 
@@ -94,7 +101,9 @@ def budget_of(seat: Seat, frame: Frame, told: Told, kv: Kv | None, size: TokenSi
     rest = _rest_by_tokens(seat, kv, size, told)
     pre = _pre_load(frame, fraction, deductions, rest)
     slack = None if pre.size is None or fraction.value is None else pre.size.times(1 - fraction.value)
-    if rest is None:
+    does_not_follow = pre.agrees is False and pre.basis == "printed"
+    by_tokens = rest if does_not_follow else None
+    if rest is None or does_not_follow:  # the formula that is shown must give what stands behind it
         rest = _rest_by_terms(frame.available, slack, deductions)
     sizes: dict[str, Measured | None] = {
         "pre_load_bytes": pre.size,
@@ -125,8 +134,8 @@ def budget_of(seat: Seat, frame: Frame, told: Told, kv: Kv | None, size: TokenSi
         minimum_viable_fraction=minimum,
         minimum_viable_fraction_reason=None if minimum is not None else "the log does not hold its terms",
         minimum_viable_fraction_printed=frame.minimum_printed,
-        verified=True if pre.agrees else None,
-        verified_reason=_verified_reason(pre),
+        verified=False if does_not_follow else True if pre.agrees else None,
+        verified_reason=_verified_reason(pre, by_tokens),
         precision_bytes=max((one.precision for one in sizes.values() if one is not None), default=None) or None,
         precisions=precisions,
         pre_load_basis=pre.basis,
@@ -134,9 +143,11 @@ def budget_of(seat: Seat, frame: Frame, told: Told, kv: Kv | None, size: TokenSi
     )
 
 
-def _verified_reason(pre: PreLoaded) -> str | None:
+def _verified_reason(pre: PreLoaded, by_tokens: Measured | None) -> str | None:
     if pre.agrees:
         return None
+    if by_tokens is not None:
+        return f"by its tokens it was {gib(by_tokens.bytes, by_tokens.precision)} GiB"
     if pre.agrees is None:
         return "the log does not hold what SGLang computed"
     return "the pre-load memory is computed from the tokens, so they prove nothing"
@@ -200,12 +211,17 @@ def _pre_load(
         return PreLoaded(implied, "implied", _IMPLIED, False)
     if abs(implied.bytes - printed.bytes) <= implied.precision + printed.precision:
         return PreLoaded(printed, "printed", ESTIMATE + "; SGLang's tokens agree with it", True)
-    if not frame.available.least < implied.bytes < 2 * printed.bytes:
-        return PreLoaded(printed, "printed", ESTIMATE + "; SGLang's tokens do not follow from it", False)
+    card = None if frame.card is None else frame.card.bytes
+    if not could_be_pre_load(implied.bytes, implied.precision, printed.bytes, card):
+        return PreLoaded(printed, "printed", _NO_PRE_LOAD, False)
     return PreLoaded(implied, "implied", _IMPLIED, False)
 
 
 _NOWHERE = "the log has no line of what was free before the weights"
+_NO_PRE_LOAD = (
+    ESTIMATE + "; SGLang's tokens do not follow from it, nor from any that is near: a term is missing, or another"
+    " fraction was in force"
+)
 _IMPLIED = "computed from the tokens that SGLang got: (available - tokens x bytes per token) / (1 - fraction)"
 
 

@@ -33,29 +33,29 @@ class Verdict(NamedTuple):
 
 def verdict_of(log: LogRun, seats: Sequence[Seat], told: Told, open_phases: Sequence[tuple[Seat, Phase]]) -> Verdict:
     """Return what the text says for sure, in this order: ready, failed, died; else unknown."""
-    ready_at, why_ready = _ready(log, seats, told)
     troubles = troubles_of(log.facts)
-    first = next((one for one in troubles if ready_at is None or one.position < ready_at), None)
-    if ready_at is not None and first is None:
+    said = next((position for position, fact in enumerate(log.facts) if fact.kind == "ready"), None)
+    if said is not None:  # whatever an error before it was, SGLang went on
+        return Verdict("ready", "the log says that the server is ready", ready_at=said)
+    ended = next((fact for fact in log.facts if fact.kind == "ended" and fact.text("how") in _KILLED), None)
+    ready_at, why_ready = _serving(log, seats, told)
+    if ready_at is not None and not troubles and ended is None:
         return Verdict("ready", why_ready, ready_at=ready_at)
-    if ready_at is not None and log.facts[ready_at].kind == "ready":  # it was ready all the same: SGLang went on
-        return Verdict("ready", why_ready, ready_at=ready_at)
-    if first is not None:
-        return _failed(log, seats, first)
+    if troubles:
+        return _failed(log, seats, troubles[0])
     negative = [seat for seat in seats if _left_nothing(seat)]
     if negative:
         return _negative(negative)
-    ended = next((fact for fact in log.facts if fact.kind == "ended" and fact.text("how") in _KILLED), None)
     if ended is not None:
         return _died(ended, open_phases)
     return Verdict("unknown", _why_unknown(seats, open_phases))
 
 
-def _ready(log: LogRun, seats: Sequence[Seat], told: Told) -> tuple[int | None, str]:
-    """Return where the text says that the server is ready, and how; by every rank's last line where it has no word."""
-    said = next((position for position, fact in enumerate(log.facts) if fact.kind == "ready"), None)
-    if said is not None:
-        return said, "the log says that the server is ready"
+def _serving(log: LogRun, seats: Sequence[Seat], told: Told) -> tuple[int | None, str]:
+    """Return where every rank has printed its last line of the start, of a text that has no word of being ready.
+
+    That line comes shortly before the end of `scheduler.init`: with an error or an end after it, it proves nothing.
+    """
     labelled = [seat for seat in seats if seat.label is not None]
     if not labelled or not all(seat.first("capacity") for seat in labelled):
         return None, ""

@@ -14,7 +14,7 @@ from sglang_probe.timeline.logs.ledger import card_of, with_ledgers
 from sglang_probe.timeline.logs.measured import Measured, measured, total
 from sglang_probe.timeline.logs.seats import Seat
 from sglang_probe.timeline.logs.steps import ROOT, Phase, draft_index_of, id_of, step_of, worker_of
-from sglang_probe.timeline.logs.tokens import kv_of, printed_token_size
+from sglang_probe.timeline.logs.tokens import cell_size, kv_of, printed_token_size
 from sglang_probe.timeline.logs.told import Told
 from sglang_probe.timeline.logs.trouble import BUDGET
 from sglang_probe.timeline.model import Budget, Device, Process, Rank, State, Step, Worker
@@ -66,7 +66,7 @@ def _worker(
     weights = total([phase.cost for phase in loads])
     size = printed_token_size(seat, owner, told)
     kv = kv_of(seat, owner, told, size, served if seat.first("weights_end", "pool_end") is not None else None)
-    budget = budget_of(seat, frame, told, kv, size) if owner == 0 else None
+    budget = budget_of(seat, frame, told, kv, cell_size(seat, told)) if owner == 0 else None
     if budget is not None:
         step = _budget_id(ending.budget) if ending.budget is not None else None
         budget = msgspec.structs.replace(budget, state=ending.budget_state, step=step)

@@ -93,7 +93,7 @@ def owners_of(facts: Sequence[Fact]) -> list[int]:
             owners.append(min(pools, last))
             pools += fact.kind == "pool_end"
         elif fact.kind in {"graph_begin", "graph_progress", "graph_end"}:
-            owners.append(max(last, 1) if fact.text("graph") == "draft" else 0)
+            owners.append(_draft_of_graph(fact, last) if fact.text("graph") == "draft" else 0)
         elif fact.kind == "kv_post_capture":
             owners.append(1 if fact.text("what") == "draft_allocated" else 0)
         elif fact.kind in {"dist_init_begin", "dist_init_end", "mem_baseline"}:
@@ -102,6 +102,12 @@ def owners_of(facts: Sequence[Fact]) -> list[int]:
             owners.append(0 if fact.kind == "capacity" else last)
     most = max(loads - 1, 0) if loads else 0
     return [min(owner, max(most, 1 if _has_draft_graph(facts) else 0)) for owner in owners]
+
+
+def _draft_of_graph(fact: Fact, last: int) -> int:
+    """Return which draft a graph is of: the one of its step, where a draft has several layers; else the last loaded."""
+    step = fact.count("step")
+    return step + 1 if step is not None and step < last else max(last, 1)
 
 
 def _has_draft_graph(facts: Sequence[Fact]) -> bool:

@@ -129,7 +129,8 @@ def _pool(fact: Fact, owner: int) -> Phase:
     k, v = measured(fact, "k"), measured(fact, "v")
     attributes = {
         "pool": {"mamba_alloc": "mamba", "swa_mem": "hybrid"}.get(fact.kind, "MLA" if fact.amount("kv") else "MHA"),
-        "tokens": fact.count("tokens") or fact.count("slots"),
+        "tokens": fact.count("tokens"),
+        "slots": fact.count("slots"),
         "bytes": None if size is None else size.bytes,
         "k_bytes": None if k is None else k.bytes,
         "v_bytes": None if v is None else v.bytes,

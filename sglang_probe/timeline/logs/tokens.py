@@ -86,7 +86,7 @@ def _pool(fact: Fact, window: Fact | None) -> Pool | None:
     if fact.kind == "mamba_alloc":
         parts = [measured(fact, name) for name in ("conv", "ssm", "intermediate_ssm", "intermediate_conv")]
         held = total([part for part in parts if part is not None])
-        kind, tokens = "mamba", fact.count("slots")
+        kind, tokens = "mamba", None  # it has slots of states, not tokens
     elif fact.kind == "kv_post_capture":
         held, kind, tokens = measured(fact, "kv"), "all", fact.count("tokens")
     else:
@@ -132,6 +132,32 @@ def printed_token_size(seat: Seat, owner: int, told: Told) -> TokenSize | None:
     slots = tokens + (told.count("page_size") or 1)
     precision = -(-held.precision // slots)
     return TokenSize(round(held.bytes / slots), precision, "the pool's bytes over its tokens, as printed")
+
+
+def cell_size(seat: Seat, told: Told) -> TokenSize | None:
+    """Return what a token takes of the budget: of the drafts' pools, too, that were loaded before it was computed.
+
+    From 0.5.14 on SGLang loads drafts first and shares the budget among all. None where one of the pools is not known.
+    """
+    own = printed_token_size(seat, 0, told)
+    drafts = [printed_token_size(seat, owner, told) for owner in _loaded_before_pools(seat)]
+    if own is None or not drafts:
+        return own
+    known = [own, *(draft for draft in drafts if draft is not None)]
+    if len(known) <= len(drafts):
+        return None
+    return TokenSize(sum(one.bytes for one in known), sum(one.precision for one in known), own.reason)
+
+
+def _loaded_before_pools(seat: Seat) -> set[int]:
+    """Return the drafts whose weights were loaded before the first pool was built."""
+    found: set[int] = set()
+    for fact, owner in zip(seat.facts, seat.owners, strict=True):
+        if fact.kind in {"kv_alloc", "pool_end"}:
+            break
+        if fact.kind == "weights_end" and owner:
+            found.add(owner)
+    return found
 
 
 def _limited(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,10 @@ import pytest
 from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.diff.model import Diff
 from sglang_probe.explain.diff.precision import AS_FAR
+from sglang_probe.explain.diff.sentences import LOOK
+from sglang_probe.explain.diff.values import NO_VARIABLES
+from sglang_probe.explain.engine import as_printed
+from sglang_probe.figures import GIB
 from sglang_probe.report.diff import diff_text
 from sglang_probe.timeline.model import Run
 from tests.timeline.logs.pairs import CAR, DATA, FIRST, LOGS, both_of, events_of, name_of, told_of
@@ -135,3 +141,59 @@ def test_a_merged_run_is_compared_as_its_events_are() -> None:
     assert events.says == merged.says
     assert events.notes == merged.notes
     assert events.arithmetic == merged.arithmetic
+
+
+def test_less_memory_before_the_weights_is_said_in_gib_with_what_to_look_at() -> None:
+    runs = [told_of(FAILURES / "car.log"), told_of(FAILURES / "leftover.log")]
+    with as_printed(runs):
+        found = compare(runs)
+    before, after = (side.pre_load_bytes or 0 for side in found.sides)
+
+    less = f"{(before - after) / GIB:.2f} GiB less were free before the weights"
+    assert found.says[0].startswith(f"{less}: that explains")
+    assert LOOK in found.says
+    with as_printed(runs[::-1]):
+        assert "GiB more were free before the weights: that explains" in compare(runs[::-1]).says[0]
+
+
+@pytest.mark.parametrize("path", LOGS, ids=name_of)
+def test_a_change_of_logs_comes_out_of_the_figures_beside_it_and_is_never_nothing(path: Path) -> None:
+    runs = [told_of(PLAIN[path.parent]), told_of(path)]
+    with as_printed(runs):
+        text = diff_text(compare(runs))
+    rows = re.findall(r"^ +\S.*?  +(-?\d+\.\d+) +(-?\d+\.\d+) +([+-]\d+\.\d+) \+- (\d+\.\d+)$", text, re.MULTILINE)
+
+    for before, after, changed, off in rows:
+        assert Decimal(after) - Decimal(before) == Decimal(changed)
+        assert Decimal(changed)
+        assert len(changed.partition(".")[2]) <= len(off.partition(".")[2]) <= 2
+
+
+def test_what_rounds_to_nothing_at_the_decimals_of_a_log_is_left_out() -> None:
+    runs = [told_of(NOCAR), told_of(CAR)]
+    with as_printed(runs):
+        text = diff_text(compare(runs))
+
+    assert "budget: available" in text
+    assert "budget: slack" not in text
+
+
+@pytest.mark.parametrize("path", [CAR, LOWFRAC], ids=name_of)
+def test_a_log_beside_events_names_no_variables_in_one_line(path: Path) -> None:
+    for runs in ([told_of(CAR), events_of(path)], [events_of(path), told_of(CAR)]):
+        found = compare(runs)
+        text = diff_text(found)
+
+        assert not [row for row in found.provenance if row.group in {"variables", "arguments given"}]
+        assert [one for one in found.notes if one.startswith(NO_VARIABLES)]
+        assert 1 == text.count(NO_VARIABLES)
+        assert "unset" not in text
+        assert "not given" not in text
+
+
+def test_variables_that_differ_between_events_are_still_named_beside_a_log() -> None:
+    told = [told_of(CAR), events_of(CAR), events_of(EXPERIMENTS / "chunk2k.log")]
+    rows = [row for row in compare(told).provenance if row.why == NO_VARIABLES]
+
+    assert all(row.values[1] != row.values[2] and not row.counts for row in rows)
+    assert any(row.group == "arguments given" for row in rows)

@@ -16,6 +16,7 @@ from sglang_probe.collect.read import read
 from sglang_probe.explain.engine import explain
 from sglang_probe.explain.model import Finding, RunFindings
 from sglang_probe.timeline import build
+from sglang_probe.timeline.arithmetic import estimate_of
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 LOGS = sorted(path for path in DATA.glob("h200-*/*.log") if path.with_suffix("").is_dir())
@@ -87,15 +88,19 @@ def test_tokens_are_the_same_and_a_token_s_bytes_are_those_of_the_events_as_prin
 
 
 @pytest.mark.parametrize("log", [log for log in LOGS if explained(log).outcome == "ready"], ids=name_of)
-def test_the_implied_pre_load_memory_holds_the_one_that_the_probe_measured(log: Path) -> None:
+def test_the_pre_load_memory_is_the_measured_one_and_the_implied_one_is_said_where_it_differs(log: Path) -> None:
     found = [one for one in explained(log).findings if one.rule == "implied_pre_load"]
     (timeline,) = build(read([str(log.with_suffix(""))])).runs
     measured = {worker.budget.pre_load_bytes for process in timeline.processes for worker in process.workers
                 if worker.budget is not None and worker.budget.pre_load_bytes is not None}  # fmt: skip
 
-    assert len(found) == 1
     for one in found:
         assert all(abs(one.numbers["pre_load_bytes"] - size) <= one.numbers["precision_bytes"] for size in measured)
+    if not found:
+        (run,) = build(read([str(log)])).runs
+        budgets = [worker.budget for process in run.processes for worker in process.workers if worker.budget]
+        off = [(estimate_of(one), abs((one.pre_load_bytes or 0) - size)) for one in budgets for size in measured]
+        assert off and all(good is not None and apart <= good for good, apart in off)
 
 
 def _apart(mine: Any, theirs: Any, off: int) -> bool:

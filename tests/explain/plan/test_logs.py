@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sglang_probe.explain.log_tokens import seat_token
 from sglang_probe.explain.plan.from_log import settled
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
 from sglang_probe.explain.plan.make import plan
 from sglang_probe.explain.plan.model import Plan
+from sglang_probe.explain.subject import Subject
 from sglang_probe.report.plan import plan_text
 from tests.explain.plan.making import value
 from tests.explain.plan.table import PAGE, change_in_words
@@ -174,3 +177,69 @@ def _row(name: str) -> str:
 @pytest.mark.parametrize("name", ["fraction80", "first", "chunk2k", "maxbs64", "fp8kv"])
 def test_the_table_of_the_docs_is_what_the_recorded_logs_give(name: str) -> None:
     assert _row(name) in PAGE.read_text()
+
+
+OOM_CAPTURE = DATA / "h200-x2-sglang-0.5.14-failures" / "oom-capture.log"
+
+
+def test_near_a_fraction_of_one_the_pre_load_memory_is_as_well_known_as_what_communication_took_allows() -> None:
+    run = told_of(OOM_CAPTURE)
+    made = plan(run, Inputs(mem_fraction_static=0.5))
+    number = made.number("pre_load_bytes")
+    (took, *_) = [step for process in run.processes for step in process.steps if step.phase == "dist.init"]
+
+    assert number is not None
+    assert number.precision is not None
+    assert took.cost_bytes is not None
+    assert number.precision <= took.cost_bytes + GIB // 50
+    assert abs((number.planned or 0) - value(plan(events_of(OOM_CAPTURE)), "pre_load_bytes")) <= number.precision
+
+
+@pytest.mark.parametrize("path", [OOM_CAPTURE, CAR])
+def test_a_wish_that_has_less_to_spare_than_the_precision_is_not_said_to_hold(path: Path) -> None:
+    made = plan(told_of(path), wishes=Wishes(tokens=400_000))
+    (wish,) = made.wishes
+    tokens = made.number("tokens")
+
+    assert tokens is not None
+    assert abs(wish.spare or 0) <= (tokens.precision or 0)
+    assert wish.holds is None
+    assert " may hold, with " in " ".join(made.says)
+    assert " holds, with " not in " ".join(made.says)
+
+
+def test_a_wish_with_more_to_spare_than_the_precision_holds() -> None:
+    made = plan(told_of(CAR), Inputs(mem_fraction_static=0.8), Wishes(tokens=400_000))
+
+    assert [True] == [wish.holds for wish in made.wishes]
+    assert "--tokens 400,000 holds, with " in " ".join(made.says)
+
+
+def without_a_pool(ranks: int) -> Iterator[str]:
+    """A start of Llama-3.1-405B in 8 bits, refused for its fraction: no pool is printed."""
+    yield f"server_args=ServerArgs(model_path='m', quantization='fp8', mem_fraction_static=0.55, tp_size={ranks})"
+    for rank in range(ranks):
+        yield f"[14:22:10 TP{rank}] Load weight begin. avail mem=78.33 GB"
+    for rank in range(ranks):
+        yield f"[14:24:41 TP{rank}] Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=28.92 GB"
+    yield "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
+
+
+def test_the_size_of_a_token_that_explain_assumes_is_assumed_by_plan_too(tmp_path: Path) -> None:
+    path = tmp_path / "start.log"
+    path.write_text("\n".join(without_a_pool(8)))
+    run = told_of(path)
+    subject = Subject(run)
+    assert subject.tightest is not None
+    size = seat_token(subject, subject.tightest)
+    assert size is not None
+    assert "assumed" == size.basis
+    made = plan(run, Inputs(mem_fraction_static=0.82))
+    number, tokens, rest = made.number("bytes_per_token"), made.number("tokens"), made.number("rest_bytes")
+
+    assert number is not None
+    assert tokens is not None
+    assert rest is not None
+    assert (number.run, number.planned, number.basis) == (None, size.bytes, "assumed")
+    assert int(rest.planned or 0) // size.bytes == tokens.planned
+    assert any(size.says in said for said in made.assumptions)

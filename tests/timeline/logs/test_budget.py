@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglang_probe.collect.logs.model import Fact
+from sglang_probe.timeline.arithmetic import could_be_pre_load
 from sglang_probe.timeline.logs import run_of
 from sglang_probe.timeline.model import Budget, Run
 from tests.timeline.logs.making import GIB, HUNDREDTH, amount, fact, healthy, log
@@ -96,6 +97,23 @@ def test_tokens_that_contradict_the_printed_pre_load_memory_give_the_implied_one
     assert budget.verified is None
 
 
+@pytest.mark.parametrize(("before", "is_one"), [(82.4, True), (83.0, False), (120.0, False)])
+def test_an_implied_pre_load_memory_far_from_the_printed_one_is_not_used(before: float, is_one: bool) -> None:
+    fraction = 0.75
+    printed = f"{(60 - before * (1 - fraction)) / 2:.2f}"
+    facts = healthy("TP0", tokens=1_000_000)
+    facts[4] = fact("TP0", "kv_alloc", cache="KV Cache", tokens=1_000_000, k=printed, v=printed, bound=False)
+    arguments = {"mem_fraction_static": fraction, "max_total_tokens": None, "tp_size": 1}
+    budget = _budget(run_of(log(fact("", "server_args", arguments=arguments), *facts)))
+    assert (budget.pre_load_basis == "implied") == is_one
+    assert is_one or (budget.pre_load_bytes == 80 * GIB and "another fraction" in (budget.pre_load_reason or ""))
+
+
+def test_a_pre_load_memory_of_more_than_the_card_that_an_error_names_is_none() -> None:
+    assert could_be_pre_load(81 * GIB, 0, 80 * GIB, None)
+    assert not could_be_pre_load(81 * GIB, 0, 80 * GIB, 81 * GIB)
+
+
 def test_tokens_that_agree_with_the_printed_pre_load_memory_verify_it() -> None:
     rest = 60 * GIB - 80 * GIB * 0.25
     printed = f"{rest / GIB / 2:.2f}"
@@ -145,3 +163,16 @@ def test_what_is_left_is_within_its_precision_of_what_exact_figures_give(
         true_rest = true_available - true_pre_load * (1 - fraction)
         assert budget.rest_bytes is not None
         assert abs(budget.rest_bytes - true_rest) <= budget.precisions["rest_bytes"] + 2
+
+
+def test_a_draft_that_is_loaded_first_shares_the_budget_of_a_token() -> None:
+    facts = healthy("TP0", tokens=1_000_000)
+    draft = [fact("TP0", kind, avail="59.00", model_class="D") for kind in ("weights_begin", "weights_end")]
+    pool = fact("TP0", "kv_alloc", cache="KV Cache", tokens=1_000_000, k="1.00", v="1.00", bound=False)
+    late = [*facts[:6], *draft, pool, *facts[6:]]
+    first = [*facts[:4], *draft, *facts[4:6], pool, fact("TP0", "pool_end", avail="7.00"), *facts[6:]]
+    alone = _budget(run_of(log(*late))).bytes_per_token
+    shared = _budget(run_of(log(*first))).bytes_per_token
+    assert alone is not None and shared is not None
+    assert alone == pytest.approx(50 * GIB / 1_000_000, rel=1e-4)
+    assert shared == pytest.approx(52 * GIB / 1_000_000, rel=1e-4)

@@ -174,3 +174,20 @@ def test_lines_that_come_again_and_again_are_one_remark_that_counts_them() -> No
     retractions = [fact("TP0", "retract", text=f"#retracted_reqs: {count}", retracted=count) for count in (2, 3, 5)]
     (remark,) = run_of(log(*healthy("TP0"), fact("", "ready"), *retractions)).remarks
     assert (remark.count, remark.values["retracted"], remark.place) == (3, 2 + 3 + 5, "server.log:11")
+
+
+@pytest.mark.parametrize(
+    "after",
+    [fact("TP0", "exception", type="ValueError", message="bad cache"), fact("", "ended", how="child", text="sigquit")],
+    ids=["an exception", "an end"],
+)
+def test_a_rank_that_serves_is_not_ready_where_the_server_failed_before_it_said_so(after: Fact) -> None:
+    assert run_of(log(*healthy("TP0"), after)).outcome in {"failed", "died"}
+    assert run_of(log(*healthy("TP0"), fact("", "ready"), after)).outcome == "ready"
+
+
+def test_slots_of_recurrent_states_are_no_tokens() -> None:
+    facts = healthy("TP0")
+    facts.insert(4, fact("TP0", "mamba_alloc", slots=151, conv="1.00", ssm="2.00"))
+    mamba, kv = _kv(run_of(log(*facts))).pools
+    assert (mamba.kind, mamba.tokens, kv.tokens) == ("mamba", None, 1000)

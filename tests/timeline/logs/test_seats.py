@@ -74,3 +74,10 @@ def test_a_draft_graph_without_weights_of_its_own_is_a_draft_s_all_the_same() ->
     facts = [*healthy("TP0"), fact("TP0", "graph_begin", graph="draft", avail="5.00")]
     ((seat,), _) = seats_of(log(*facts))
     assert seat.owners[-1] == 1
+
+
+def test_graphs_of_a_draft_of_several_layers_are_of_the_layer_that_they_name() -> None:
+    facts = [one for _ in range(4) for one in (_weights("weights_begin", "9.00"), _weights("weights_end", "8.00"))]
+    facts += [fact("TP0", "graph_begin", graph="draft", step=step, avail="5.00") for step in range(3)]
+    ((seat,), _) = seats_of(log(*facts))
+    assert seat.owners[-3:] == [1, 2, 3]
