@@ -28,6 +28,8 @@ OTHERS: Final = (
           "read the stack of the crash (faulthandler, core dump), and compare versions with a run that worked"),
     Other("hang", "a rank that waits for another: a hang or a timeout",
           "find the rank that is silent: its last line, and py-spy dump on it"),
+    Other("unhealthy", "a health check that a server, ready before, left unanswered: it hangs, has more to do than it"
+          " can, or is ending", "look at what it printed last before the check, and whether batches go on behind it"),
     Other("nccl", "NCCL: a network, a peer or a driver", "NCCL_DEBUG=INFO names the call that failed first"),
     Other("port_in_use", "a port that is taken: another server, or one of an earlier start",
           "another --port, or end what holds it"),
@@ -52,7 +54,7 @@ OTHERS: Final = (
     Other("pool_leak_check", "a process group that was not closed when the process ended", harmless=True),
     Other("symmetric_memory_unsupported", "an all-reduce of the CPU that is off", harmless=True),
 )  # fmt: skip
-"""By name: every name of `collect.logs.not_memory` has its row."""
+"""By name: every name of `collect.logs.not_memory` has its row, and that of `timeline.logs.remarks`."""
 _BY_NAME: Final = {one.name: one for one in OTHERS}
 
 

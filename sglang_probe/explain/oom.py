@@ -59,10 +59,15 @@ class Shortage(NamedTuple):
 
     @property
     def short_bytes(self) -> int | None:
-        """Return by how much it was short; None where it is not known what was wanted or free."""
-        if self.said.wanted is None or self.free_bytes is None:
+        """Return by how much it was short; None where that is not known, or what was free would have been enough."""
+        if self.said.wanted is None or self.free_bytes is None or self.was_enough:
             return None
         return self.said.wanted - self.free_bytes
+
+    @property
+    def was_enough(self) -> bool:
+        """Say whether more was free than was wanted: it lay in pieces, a limit held, or it is of another moment."""
+        return self.said.wanted is not None and self.free_bytes is not None and self.said.wanted <= self.free_bytes
 
 
 def shortage_of(subject: Subject) -> Shortage | None:

@@ -160,11 +160,14 @@ def shown(count: int) -> str:
     return f"{count} bytes" if unit == "bytes" else f"{count / _UNITS[unit]:.2f} {unit}"
 
 
+_PIECES: Final = ", which would have been enough: in pieces that are too small, or beyond a limit that was set"
+
+
 def figures_of(said: OutOfMemory) -> str:
     """Say what the message says, with the decimals that it has."""
     parts = []
     if said.wanted is not None and said.free is not None:
-        short = f": short by {shown(said.short or 0)}" if (said.short or 0) > 0 else ", in pieces that are too small"
+        short = f": short by {shown(said.short or 0)}" if (said.short or 0) > 0 else _PIECES
         parts.append(f"Wanted {shown(said.wanted)}, free {shown(said.free)}{short}.")
     elif said.wanted is not None:
         parts.append(f"Wanted {shown(said.wanted)}.")

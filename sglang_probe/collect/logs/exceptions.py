@@ -10,12 +10,14 @@ import re
 from typing import Any, Final, NamedTuple
 
 from sglang_probe.collect.logs.memory_words import is_out_of_memory, no_memory
+from sglang_probe.collect.logs.model import Entry
 from sglang_probe.events.names import MAX_STACKTRACE_BYTES
 from sglang_probe.events.redact import redact_tail, redact_text
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024
 """Messages are kept whole; this bounds what is none."""
 TRACEBACK: Final = "Traceback (most recent call last):"
+ERRORS: Final = frozenset({"exception", "no_memory", "out_of_memory"})
 _NAME: Final = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Empty|Refused|Timeout)"
 _RAISED: Final = re.compile(rf"(?P<type>{_NAME})(?::(?: (?P<message>.*))?)?$", re.DOTALL)
 _ANY_RAISED: Final = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$", re.DOTALL)
@@ -28,6 +30,20 @@ _FATAL: Final = re.compile(
     r"|Detokenizer\w*)|Initialization failed|crashed)"
 )
 """What SGLang writes before a traceback that ends a process of its own."""
+_FRAME: Final = re.compile(r"^  File \"(?P<file>[^\"\n]*)\", line \d+, in (?P<name>\S+)", re.MULTILINE)
+_IGNORED: Final = re.compile(
+    r"Exception ignored (?:in|while|on)\b|--- Logging error ---|(?:ERROR: +)?Exception in ASGI application"
+)
+"""What is written before a traceback that is gone on from: by Python of a finalizer, a callback or a log's own handler,
+by uvicorn of one request."""
+_NEAR: Final = 2
+"""Lines: what is ignored may take two."""
+_SURVIVED: Final = re.compile(
+    r"\bautotun|\bwhile (?:profiling|tuning)\b|\bskipping tactic|Multimodal processing failed"
+    r"|\bfall(?:ing|s)?[ -]?back to\b",
+    re.IGNORECASE,
+)
+"""What a line of a library's or of SGLang's says beside an error that it goes on from."""
 
 
 class Raised(NamedTuple):
@@ -47,9 +63,44 @@ def exceptions_in(text: str, prefixed: bool) -> list[tuple[str, dict[str, Any]]]
     values: dict[str, Any] = {"type": last.type, "message": redact_text(last.message, MAX_MESSAGE_BYTES)}
     if found:
         values["stacktrace"] = redact_tail(f"{TRACEBACK}{rest}".strip("\n"), MAX_STACKTRACE_BYTES)
-        if prefixed and head.strip() and not _FATAL.search(head):
+        logged = prefixed and head.strip() and not _FATAL.search(head)
+        if logged or _IGNORED.match(head.strip()) or _is_aside(rest):
             values["caught"] = True
-    return [("exception", values), *memory_in([f"{one.type}: {one.message}" for one in chain])]
+    memory = memory_in([f"{one.type}: {one.message}" for one in chain])
+    return caught([("exception", values), *memory]) if values.get("caught") else [("exception", values), *memory]
+
+
+def caught(found: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return what a record says as of an error that SGLang, a library or Python went on from."""
+    return [(kind, {**values, "caught": True} if kind in ERRORS else values) for kind, values in found]
+
+
+def follows_ignored(entry: Entry, before: Entry) -> bool:
+    """Say whether an entry is the traceback that the one before it announces as ignored by Python."""
+    near = 0 < entry.line - before.line <= _NEAR and (entry.source, entry.host) == (before.source, before.host)
+    return near and entry.text.startswith(TRACEBACK) and _IGNORED.match(before.text.strip()) is not None
+
+
+def is_survived(text: str) -> bool:
+    """Say whether a line that is no exception itself tells of an error that its writer goes on from."""
+    return _SURVIVED.search(text) is not None
+
+
+def ends_process(text: str) -> bool:
+    """Say whether a record is SGLang's own word before a process of it ends."""
+    return _FATAL.search(text.partition(TRACEBACK)[0]) is not None
+
+
+def _is_aside(rest: str) -> bool:
+    """Say whether a traceback is of a finalizer, which nobody calls, or of Python's logging, which goes on."""
+    frames = [(match["file"], match["name"]) for match in _FRAME.finditer(rest)]
+    if not frames:
+        return False
+    logs = [file.endswith(("logging/__init__.py", "logging/handlers.py")) and name in _EMITS for file, name in frames]
+    return frames[0][1] == "__del__" or any(logs)
+
+
+_EMITS: Final = frozenset({"emit", "flush"})
 
 
 def memory_in(messages: list[str], *, raised: bool = True) -> list[tuple[str, dict[str, Any]]]:

@@ -9,14 +9,14 @@ import re
 from typing import Any, Final, TypeAlias
 
 from sglang_probe.collect.logs import server_args
-from sglang_probe.collect.logs.exceptions import TRACEBACK, exceptions_in, memory_in
+from sglang_probe.collect.logs.exceptions import TRACEBACK, caught, exceptions_in, is_survived, memory_in
 from sglang_probe.collect.logs.figures import figures_in
 from sglang_probe.collect.logs.format import Format
 from sglang_probe.collect.logs.formats_graphs import ALLREDUCE, GRAPHS
 from sglang_probe.collect.logs.formats_serving import ADJUSTED, ENDS, SERVING
 from sglang_probe.collect.logs.formats_start import START
 from sglang_probe.collect.logs.model import Entry, Fact
-from sglang_probe.collect.logs.not_memory import looks
+from sglang_probe.collect.logs.not_memory import HARMLESS, NOT_MEMORY, looks
 from sglang_probe.collect.logs.secrets import clean
 from sglang_probe.collect.logs.shape import ACCESS, QUOTES, is_record, is_users
 
@@ -32,12 +32,16 @@ Said: TypeAlias = tuple[str, dict[str, Any]]
 """A kind, and its values."""
 
 
-def facts_of(entry: Entry) -> tuple[Fact, ...]:
-    """Return what an entry says, in the order in which it says it; nothing for a line of another kind."""
+def facts_of(entry: Entry, *, ignored: bool = False) -> tuple[Fact, ...]:
+    """Return what an entry says, in the order in which it says it; nothing for a line of another kind.
+
+    `ignored`: the line before says that Python goes on from the exception.
+    """
     text = _message(entry.text)
     if is_users(text):
         return ()
     said = _said(text, entry.prefixed)
+    said = caught(said) if ignored else said
     shown = clean(entry, said) if said else entry
     return tuple(Fact(kind=kind, entry=shown, values=values) for kind, values in said)
 
@@ -70,6 +74,8 @@ def _said(text: str, prefixed: bool) -> list[Said]:
         read = _read(text)
         said = read is None and is_record(text, prefixed)
         found = memory_in([text], raised=False) if said else [] if read is None else [read[:2]]
+        if said and is_survived(text):
+            found = caught(found)
         if read is not None and read[0] not in _ALSO:
             return found
     if not any(kind in _MEMORY for kind, _ in found):
@@ -95,9 +101,8 @@ def _read(text: str) -> tuple[str, dict[str, Any], int] | None:
     return None
 
 
-NEEDLES: Final[tuple[bytes, ...]] = tuple(
-    part.encode()
-    for part in (
+_WORDS: Final = (
+    *(
         # starts, pools, capture, arguments
         "mem", "Mem", "Init ", "Load weight", "profiled value", "KV ", "SWAKVPool", "Update weights",
         "max_total_num_tokens", "Capture ", "cuda graph addresses", "llreduce", "ll Reduce", "ServerArgs(",
@@ -106,10 +111,12 @@ NEEDLES: Final[tuple[bytes, ...]] = tuple(
         " batch", "retract", "fired up", "nccl", "sglang version", "igquit", "SIG", "xit code", "igterm", "Graceful",
         "scheduler is dead", "Shutting down", "nitialization failed", "Killed", "atchdog", "prefill size",
         "prefill-size", "max_running_requests", "swa_full_tokens_ratio",
-        # failures, and what looks like one
-        "Traceback", "Error", "Exception", " space ", "CUBLAS_", "bad_alloc", "CPUAllocator", "fault", '" 4', '" 5',
-        "leaked", "us error", "Connection re", "in use", "NCCL", "RLIMIT", "OOM", "undefined symbol",
-        "eneration config", "NotFound", "mport error",
-    )
+        # failures
+        "Traceback", "Error", "Exception", "Logging error", " space ", "CUBLAS_", "fault", "OOM", "leaked",
+    ),
+    *(needle for one in (*NOT_MEMORY, *HARMLESS) for needle in one.needles),
 )  # fmt: skip
-"""A line that holds none of them says nothing of all this."""
+NEEDLES: Final[tuple[bytes, ...]] = tuple(
+    word.encode() for word in dict.fromkeys(_WORDS) if not any(part in word and part != word for part in _WORDS)
+)
+"""A line that holds none of them says nothing of all this; one that holds a longer word holds the shorter in it."""

@@ -56,7 +56,7 @@ KINDS: Final[dict[str, str]] = {
         "decimals)"
     ),
     "out_of_memory": (
-        "(torch's, CUDA's, HIP's, NCCL's words: the entry's text holds the message; see explain.oom_message)"
+        "(torch's, CUDA's, HIP's, NCCL's words: the entry's text holds the message; see explain.oom_message), caught?"
     ),
     "exception": "type, message (whole), stacktrace?, caught?: bool (SGLang logged it and went on)",
     "ended": "how (signal, child, killed, shutdown, crash), signal?, exit_code?, pid?",

@@ -12,7 +12,7 @@ class Look(NamedTuple):
     what: str
     pattern: re.Pattern[str]
     needles: tuple[str, ...]
-    """One of them stands in every such line."""
+    """One of them stands in every such line, and in none that a server writes all day: the scanner looks for them."""
 
 
 def _look(what: str, pattern: str, *needles: str) -> Look:
@@ -35,7 +35,7 @@ NOT_MEMORY: Final[tuple[Look, ...]] = (
           r"|unhandled (?:system|cuda) error", "NCCL", "nccl", "unhandled "),
     _look("port_in_use", r"[Aa]ddress already in use|EADDRINUSE"
           r"|port \d+ is (?:already )?(?:in use|not available|occupied)",
-          "ddress already in use", "EADDRINUSE", "port "),
+          "in use", "EADDRINUSE", " not available", " occupied"),
     _look("connection", r"Connection refused|Connection reset by peer|ConnectionRefusedError|Max retries exceeded",
           "Connection re", "ConnectionRefused", "Max retries"),
     _look("model_missing", r"Repository Not Found|RepositoryNotFoundError|GatedRepoError|LocalEntryNotFoundError"
@@ -44,7 +44,7 @@ NOT_MEMORY: Final[tuple[Look, ...]] = (
           r"|Cannot find any model weights|does not appear to have a file named config\.json",
           "Repository", "GatedRepo", "LocalEntryNotFound", "Client Error", "not a local folder", "path_or_model_id",
           "model weights", "file named config"),
-    _look("http", r"\"[A-Z]+ [^\"\n]* HTTP/\d(?:\.\d)?\" (?:4\d\d|5\d\d)\b", ' HTTP/'),
+    _look("http", r"\"[A-Z]+ [^\"\n]* HTTP/\d(?:\.\d)?\" (?:4\d\d|5\d\d)\b", '" 4', '" 5'),
     _look("version", r"(?:ModuleNotFoundError|ImportError)\b|undefined symbol|CUDA driver version is insufficient"
           r"|no kernel image is available|is not compatible with the current PyTorch",
           "NotFoundError", "ImportError", "undefined symbol", "driver version", "kernel image", "not compatible"),
@@ -66,7 +66,7 @@ HARMLESS: Final[tuple[Look, ...]] = (
           r"|does not appear to have a file named generation_config",
           "generation config", "generation_config"),
     _look("not_ready_yet", r"\"GET /(?:health|health_generate|v1/models|model_info|get_model_info)[^\"\n]*\" 503\b",
-          ' HTTP/'),
+          '" 503'),
     _look("expandable_segments", r"expandable_segments not supported on this platform", "expandable_segments"),
     _look("nofile_limit", r"Fail to set RLIMIT", "RLIMIT"),
     _look("pool_leak_check", r"destroy_process_group\(\) was not called", "destroy_process_group"),

@@ -7,7 +7,7 @@ from typing import BinaryIO, Final, cast
 from sglang_probe.collect.logs import server_args
 from sglang_probe.collect.logs.choose import told_apart
 from sglang_probe.collect.logs.join import Text, log_runs, servers
-from sglang_probe.collect.logs.model import Fact, LogRun
+from sglang_probe.collect.logs.model import Entry, Fact, LogRun
 from sglang_probe.collect.logs.owners import is_own, is_prefixed, note_of, program_of, said_by
 from sglang_probe.collect.logs.split import Splitter
 from sglang_probe.collect.report import Tally
@@ -33,6 +33,7 @@ def read_text(
     Raises OSError where the stream does.
     """
     from sglang_probe.collect.logs.entries import entries  # a command that reads events alone need not wait for these
+    from sglang_probe.collect.logs.exceptions import follows_ignored
     from sglang_probe.collect.logs.formats import NEEDLES, facts_of, is_whole
 
     splitters: dict[Writer, Splitter] = {}
@@ -41,8 +42,11 @@ def read_text(
     last: Fact | None = None
     owned, ran_out = head is None or is_prefixed(head), False
     source = cast(BinaryIO, stream)  # only `read` is asked of it
+    before: Entry | None = None
     for entry in entries(source, name, needles=NEEDLES, is_whole=is_whole, notes=notes):
-        for fact in facts_of(entry):
+        ignored = before is not None and follows_ignored(entry, before)
+        before = entry
+        for fact in facts_of(entry, ignored=ignored):
             facts += 1
             last = fact
             owned = owned or is_own(fact)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from sglang_probe.events.redact import redact
@@ -21,8 +22,13 @@ _WORDS: Final = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")
 _PARTS: Final = {"(": ")", "[": "]", "{": "}"}
 
 
+@lru_cache(maxsize=4)
 def arguments_in(text: str) -> dict[str, Any] | None:
-    """Return the arguments that a line holds, secrets redacted; None where it is no such line."""
+    """Return the arguments that a line holds, secrets redacted; None where it is no such line.
+
+    A server that is started again and again prints the same: equal texts share their arguments, which nobody
+    changes.
+    """
     begin = BEGIN.match(text)
     if begin is None:
         return None

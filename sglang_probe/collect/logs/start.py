@@ -7,12 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
+from sglang_probe.collect.logs.exceptions import ERRORS
 from sglang_probe.collect.logs.model import Fact
 from sglang_probe.collect.logs.moments import Moment, moment_of
 from sglang_probe.figures import counted
 
 KEPT: Final = 500
 """Facts of one kind and rank that are kept at the beginning, and at the end: a server may retract for months."""
+FEW: Final[dict[str, int]] = {"server_args": 4}
+"""Of these kinds fewer are kept: each holds some 12 KB of text."""
+MOST: Final = 20_000
+"""Facts of one start that are kept whatever their ranks; behind them, of each kind the last of all ranks."""
 FLEETING: Final = frozenset({"batch", "graph_progress"})
 """Of these only the last before another fact counts."""
 PRELUDE: Final = frozenset({"adjusted", "version", "harmless"})
@@ -59,6 +64,9 @@ class Start:
         self._facts: list[tuple[int, Fact]] = []
         self._tails: dict[tuple[str, Ranks], deque[tuple[int, Fact]]] = {}
         self._counts: dict[tuple[str, Ranks], int] = {}
+        self._ends: dict[str, deque[tuple[int, Fact]]] = {}
+        self._beyond: dict[str, int] = {}
+        """kind -> how many came behind the first MOST."""
         self._fleeting: dict[tuple[str, Ranks], Fact] = {}
         self._number = 0
 
@@ -70,13 +78,15 @@ class Start:
     @property
     def is_server(self) -> bool:
         """Something here was said by a server, and by nothing else."""
-        return any(kind not in ASIDE for kind, _ in self._counts) or bool(self._fleeting)
+        kinds = {kind for kind, _ in self._counts} | set(self._beyond)
+        return bool(kinds - ASIDE) or bool(self._fleeting)
 
     @property
     def facts(self) -> tuple[Fact, ...]:
         """Return what is kept, in the order of the text."""
         self._settle_fleeting()
-        kept = [*self._facts, *(one for tail in self._tails.values() for one in tail)]
+        tails = (*self._tails.values(), *self._ends.values())
+        kept = [*self._facts, *(one for tail in tails for one in tail)]
         return tuple(fact for _, fact in sorted(kept, key=lambda one: one[0]))
 
     def add(self, fact: Fact) -> None:
@@ -112,19 +122,29 @@ class Start:
         return [
             f"of {counted(self._counts[kind, ranks], 'line')} of the kind {kind}"
             f"{' of ' + ' '.join(f'{name}{number}' for name, number in ranks) if ranks else ''}"
-            f" the first {KEPT} and the last {KEPT} are kept"
+            f" the first {most_of(kind)} and the last {most_of(kind)} are kept"
             for (kind, ranks), count in self._counts.items()
-            if count > 2 * KEPT
+            if count > 2 * most_of(kind)
+        ] + [
+            f"behind the first {MOST:,} lines that say something, of {counted(count, 'line')} of the kind {kind} the"
+            f" last {most_of(kind)} are kept, whichever rank wrote them"
+            for kind, count in self._beyond.items()
+            if count > most_of(kind)
         ]
 
     def _keep(self, fact: Fact) -> None:
-        key = fact.kind, fact.entry.ranks
-        count = self._counts[key] = self._counts.get(key, 0) + 1
+        kind, most = fact.kind, most_of(fact.kind)
         self._number += 1
-        if count <= KEPT:
+        if len(self._facts) >= MOST:
+            self._beyond[kind] = self._beyond.get(kind, 0) + 1
+            self._ends.setdefault(kind, deque(maxlen=most)).append((self._number, fact))
+            return
+        key = kind, fact.entry.ranks
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        if count <= most:
             self._facts.append((self._number, fact))
         else:
-            self._tails.setdefault(key, deque(maxlen=KEPT)).append((self._number, fact))
+            self._tails.setdefault(key, deque(maxlen=most)).append((self._number, fact))
 
     def _settle_fleeting(self) -> None:
         if self._fleeting:
@@ -145,7 +165,7 @@ class Start:
             self.settled.add(group_of(fact))
         elif kind == "ended":
             self.over = True
-        elif kind in {"out_of_memory", "no_memory"} or (kind == "exception" and not fact.values.get("caught")):
+        elif kind in ERRORS and not fact.values.get("caught"):
             self.failed = True
         if kind in ASIDE or kind in {"server_args", "ready"}:
             return
@@ -158,6 +178,11 @@ class Start:
         rank.connected |= kind == "dist_init_end"
         rank.loading |= kind == "weights_begin"
         rank.loaded |= kind == "weights_end"
+
+
+def most_of(kind: str) -> int:
+    """Return how many facts of a kind are kept at the beginning, and as many at the end."""
+    return FEW.get(kind, KEPT)
 
 
 def group_of(fact: Fact) -> int | None:

@@ -46,6 +46,7 @@ RULES: Final[tuple[Rule, ...]] = (
     memory.graphs,
     memory.out_of_memory,
     memory.later_errors,
+    memory.survived_errors,
     memory.activation_reserve,
     memory.fragmentation,
     memory.growth,

@@ -117,6 +117,25 @@ def later_errors(subject: Subject) -> Iterator[Finding]:
             )
 
 
+def survived_errors(subject: Subject) -> Iterator[Finding]:
+    """Out of memory in a log, from which SGLang, a library or the rank went on: no cause of anything."""
+    found = [remark for remark in subject.run.remarks if remark.kind == "out_of_memory"]
+    if not found:
+        return
+    said = parse(found[0].text)
+    lines = sum(remark.count for remark in found)
+    more = "" if lines == 1 else f" and {lines - 1:,} more"
+    yield Finding(
+        rule="out_of_memory",
+        severity="info",
+        ranks=tuple(dict.fromkeys(remark.label for remark in found if remark.label is not None)),
+        says=f"An allocation ran out of memory, and no process ended of it ({found[0].place.rpartition('/')[2]}{more})."
+        f" {figures_of(said) if said is not None else ''}".rstrip(),
+        numbers={"lines": lines} | ({} if said is None else numbers_of(said)),
+        confidence="certain",
+    )
+
+
 def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Finding:
     said, step = shortage.said, shortage.step
     size = _size(step)
@@ -128,7 +147,7 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
         rule=rule,
         severity="error",
         ranks=shortage.ranks,
-        says=f"Out of memory{where}. {figures_of(said)}".rstrip(),
+        says=f"Out of memory{where}. {figures_of(said)}{_enough(shortage)}".rstrip(),
         numbers=numbers_of(said)
         | {"failed_size": size, "free_bytes": step.free_bytes, "short_by_bytes": shortage.short_bytes},
         formula=None
@@ -145,6 +164,16 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
 def _size(step: Step) -> Any:
     """Return the size that was being captured: as recorded, or as the bar in a log showed it last."""
     return step.attributes.get("failed_size") or step.attributes.get("last_size")
+
+
+def _enough(shortage: Shortage) -> str:
+    """Say that more was free than was wanted: then no figure says by how much any flag would have to move."""
+    if not shortage.was_enough or shortage.said.free is not None:
+        return ""  # the message's own figures say so themselves
+    return (
+        f"{shown(shortage.free_bytes or 0)} free would have been enough: memory was in pieces, a limit was set, or that"
+        " figure is of another moment"
+    )
 
 
 def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
@@ -165,6 +194,8 @@ def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
 
 
 def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
+    if shortage.was_enough:
+        return
     yield from _make_way(subject, shortage)
     batch = decode_max_bs(subject)
     if batch and batch > 1:
@@ -180,6 +211,8 @@ def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
 def _load_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
     if shortage.step.phase != "weights.load" or shortage.pools_made:  # a draft that is loaded after the target's pools
         yield from _make_way(subject, shortage)
+    elif shortage.was_enough:
+        return
     elif not shortage.said.others and not any(one.kind == "foreign" for one in shortage.process.neighbours):
         # what others hold comes first
         free = gib(shortage.step.free_before_bytes)

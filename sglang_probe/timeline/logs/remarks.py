@@ -12,35 +12,39 @@ from sglang_probe.figures import counted, listed, number
 from sglang_probe.timeline.logs.budget import Frame
 from sglang_probe.timeline.logs.seats import TROUBLE, Seat
 from sglang_probe.timeline.logs.told import Told
-from sglang_probe.timeline.logs.trouble import is_bind, troubles_of
+from sglang_probe.timeline.logs.trouble import is_bind, survived, troubles_of
 from sglang_probe.timeline.model import Later, LaterKind, Missing, Remark
 
 KINDS: Final = frozenset(
     {
         "adjusted", "allreduce_config", "allreduce_disabled", "allreduce_registered", "batch", "ended", "exception",
-        "harmless", "host_pool", "imbalance", "lora", "not_memory", "retract", "retract_abort", "symmetric_pool",
-        "update_weights_begin",
+        "harmless", "host_pool", "imbalance", "lora", "no_memory", "not_memory", "out_of_memory", "retract",
+        "retract_abort", "symmetric_pool", "update_weights_begin",
     }
 )  # fmt: skip
-"""Kinds of facts that are carried as remarks: an exception only where SGLang caught it."""
+"""Kinds of facts that are carried as remarks: an error only where SGLang, or the rank, went on from it."""
 _PRINTED_BY_ALL: Final = (("weights_end", "weights"), ("pool_end", "pools"))
 _REPEATED: Final = frozenset({"batch", "retract", "retract_abort", "lora", "update_weights_begin", "imbalance"})
 """Kinds that a server prints again and again with other figures."""
 MOST_CHARACTERS: Final = 400
+UNHEALTHY: Final = "unhealthy"
+"""What a health check without an answer is from a server that was ready."""
 
 
 def remarks_of(facts: Sequence[Fact], loose: Sequence[Fact]) -> tuple[Remark, ...]:
     """Return the lines that say something without being a step, those alike once, with how many there were."""
     nobody, after = {id(fact) for fact in loose}, consequences(facts)
     found: dict[tuple[str, ...], Remark] = {}
+    gone_on, is_ready = survived(facts), False
     for fact in facts:
-        if fact.kind not in KINDS or (fact.kind == "exception" and fact.values.get("caught") is not True):
+        is_ready |= fact.kind == "ready"
+        if fact.kind not in KINDS or (fact.kind in TROUBLE and id(fact) not in gone_on):
             continue
         if id(fact) in after:
             continue
         if fact.kind == "allreduce_disabled" and id(fact) not in nobody:
             continue  # a step of its rank
-        remark = _remark(fact)
+        remark = _as_serving(_remark(fact)) if is_ready else _remark(fact)
         own = () if fact.kind in _REPEATED else (remark.text,)
         key = (fact.kind, remark.what, fact.label or "", *own)
         found[key] = _again(found[key], remark) if key in found else remark
@@ -57,6 +61,12 @@ def _remark(fact: Fact) -> Remark:
         place=f"{fact.entry.file}:{fact.entry.line}",
         values={name: value for name, value in fact.values.items() if isinstance(value, int | float | str)},
     )
+
+
+def _as_serving(remark: Remark) -> Remark:
+    """Return a remark as of a server that was ready: an unanswered health check is no early one then."""
+    early = remark.kind == "harmless" and remark.what == "not_ready_yet"
+    return msgspec.structs.replace(remark, kind="not_memory", what=UNHEALTHY, values={}) if early else remark
 
 
 def _again(before: Remark, now: Remark) -> Remark:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from sglang_probe.collect.logs.exceptions import ends_process
 from sglang_probe.collect.logs.model import Fact
 from sglang_probe.timeline.logs.seats import TROUBLE, Seat
 from sglang_probe.timeline.model import Failure
@@ -41,10 +42,12 @@ class Trouble(NamedTuple):
 
 
 def troubles_of(facts: Sequence[Fact]) -> list[Trouble]:
-    """Return the errors in the order of the text, each once; one that SGLang caught and went on from is none."""
+    """Return the errors in the order of the text, each once; one that was caught, or that its rank survived, is none.
+    """
     found: dict[tuple[str, int], Trouble] = {}
+    gone_on = survived(facts)
     for position, fact in enumerate(facts):
-        if fact.kind not in TROUBLE or fact.values.get("caught") is True:
+        if fact.kind not in TROUBLE or id(fact) in gone_on:
             continue
         key = fact.entry.file, fact.entry.line
         before = found.get(key)
@@ -60,6 +63,34 @@ def troubles_of(facts: Sequence[Fact]) -> list[Trouble]:
 def is_bind(fact: Fact) -> bool:
     """Say whether a line says that the server's port is taken: it ends then, whatever was ready."""
     return fact.kind == "not_memory" and fact.text("what") == "port_in_use" and "[Errno 98]" in fact.entry.text
+
+
+def survived(facts: Sequence[Fact]) -> frozenset[int]:
+    """Return the ids of the errors that no process ended of: caught, or followed by a step that their rank ended.
+
+    A rank that was not ready yet and printed the end of a later step of its start had gone on. A line that names no
+    rank and has no prefix of SGLang's may be any process's, and what announces a process's end is one.
+    """
+    ready = next((position for position, fact in enumerate(facts) if fact.kind == "ready"), len(facts))
+    last = {fact.label: position for position, fact in enumerate(facts) if fact.kind in _GOES_ON}
+    ends = {fact.entry.line for fact in facts if fact.kind in TROUBLE and ends_process(fact.entry.text)}
+    return frozenset(
+        id(fact)
+        for position, fact in enumerate(facts)
+        if fact.kind in TROUBLE
+        and (
+            fact.values.get("caught") is True
+            or (
+                (fact.label is not None or fact.entry.prefixed)
+                and fact.entry.line not in ends
+                and position < min(ready, last.get(fact.label, -1))
+            )
+        )
+    )
+
+
+_GOES_ON: Final = frozenset({"weights_end", "pool_end", "graph_end", "capacity"})
+"""Ends of steps of a start, as a rank prints them."""
 
 
 def failure_of(fact: Fact) -> Failure:

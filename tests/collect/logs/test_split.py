@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 
 from sglang_probe.collect.errors import InputError
+from sglang_probe.collect.logs import start
 from sglang_probe.collect.logs.read import read_log
 from sglang_probe.collect.logs.split import MOST_STARTS
-from sglang_probe.collect.logs.start import KEPT
+from sglang_probe.collect.logs.start import KEPT, most_of
 from sglang_probe.collect.report import Tally
 from tests.collect.logs.telling import BATCH, DRAFT, GROUP, READY, TOTALS, Teller, kinds, runs_of
 
@@ -236,3 +237,23 @@ def test_a_text_that_ends_behind_the_arguments_is_not_cut() -> None:
     (run,) = runs_of([line.rstrip("\n") for line in Teller().arguments()])
 
     assert () == run.notes
+
+
+def test_arguments_printed_again_and_again_are_kept_a_few_times_and_shared() -> None:
+    (line,) = Teller().arguments()
+    (run,) = runs_of([line] * (2 * most_of("server_args") + 1))
+    kept = [fact.values["arguments"] for fact in run.facts]
+
+    assert 2 * most_of("server_args") == len(kept)
+    assert {id(kept[0])} == {id(one) for one in kept}
+    assert any(f"the last {most_of('server_args')} are kept" in note for note in run.notes)
+
+
+def test_however_many_ranks_write_the_facts_of_a_start_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "MOST", 10)
+    monkeypatch.setattr(start, "KEPT", 3)
+    teller = Teller(ranks=[f"TP{number}" for number in range(50)])
+    (run,) = runs_of(teller.group([GROUP[2]]))
+
+    assert [*range(1, 11), 48, 49, 50] == [fact.entry.line for fact in run.facts]
+    assert any("of 40 lines of the kind weights_begin the last 3 are kept" in note for note in run.notes)

@@ -9,6 +9,7 @@ import pytest
 from sglang_probe.collect.logs.not_memory import HARMLESS, NOT_MEMORY
 from sglang_probe.explain.model import Finding
 from sglang_probe.explain.not_memory import OTHERS, other_in
+from sglang_probe.timeline.logs.remarks import UNHEALTHY
 from sglang_probe.timeline.model import Failure, Remark, Run
 from tests.explain.explaining import findings
 from tests.timeline.building import build_rank, build_run, build_step
@@ -17,7 +18,7 @@ TRITON = "out of resource: shared memory, Required: 131072, Hardware limit: 1013
 
 
 def test_every_name_that_the_reader_gives_is_explained_and_none_else() -> None:
-    assert {one.what for one in (*NOT_MEMORY, *HARMLESS)} == {one.name for one in OTHERS}
+    assert {one.what for one in (*NOT_MEMORY, *HARMLESS)} | {UNHEALTHY} == {one.name for one in OTHERS}
     assert {one.what for one in HARMLESS} == {one.name for one in OTHERS if one.harmless}
 
 

@@ -10,10 +10,11 @@ from sglang_probe.figures import GIB
 from tests.explain.logs.test_rules import RAISED, of, said
 
 PRE_LOAD, LEFT = 78.2, 36.0
+RANKS = tuple(f"TP{rank}" for rank in range(8))
 REFUSED = "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
 
 
-def start(fraction: float, poor: float, ranks: tuple[str, ...] = tuple(f"TP{rank}" for rank in range(8)),
+def start(fraction: float, poor: float, ranks: tuple[str, ...] = RANKS,
           pp: int = 1) -> list[Finding]:
     """Return the findings about a start whose last rank but one has `poor` GiB left after its weights."""
     arguments = f"server_args=ServerArgs(model_path='/m', tp_size=8, pp_size={pp}, mem_fraction_static={fraction})"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
-from sglang_probe.timeline.model import Later
-from tests.explain.explaining import ARGUMENTS, failed, of, raising, rank, ready, rules, tenant
+from sglang_probe.timeline.model import Later, Remark
+from tests.explain.explaining import ARGUMENTS, failed, findings, of, raising, rank, ready, rules, tenant
 from tests.timeline.building import build_step, gib
 
 CAPTURE = (
@@ -119,3 +120,25 @@ def test_others_that_moved_while_it_started_are_said() -> None:
     found = of("growth", failed(rank(0, 1, tenants=(gone,))))
 
     assert "moved by 5.000 GiB while the server started (pid 114880 python3)" in found.says
+
+
+@pytest.mark.parametrize("phase", ["graph.capture", "weights.load"])
+@pytest.mark.parametrize("free", ["", " GPU 0 has a total capacity of 94.97 GiB of which 60.00 GiB is free."])
+def test_no_shortage_below_nothing_is_said_and_no_flag_is_moved_for_it(phase: str, free: str) -> None:
+    run = raising(phase, f"CUDA out of memory. Tried to allocate 1.00 GiB.{free}")
+    first = run.processes[0]
+    step = replace(first.steps[-1], free_bytes=gib(50.0))
+    run = replace(run, processes=(replace(first, steps=(*first.steps[:-1], step)), *run.processes[1:]))
+    found = next(one for one in findings(run) if one.rule in {"graphs", "out_of_memory"})
+
+    assert "would have been enough" in found.says
+    assert (None, None, ()) == (found.formula, found.lever, found.levers)
+    assert found.numbers["short_by_bytes"] is None
+
+
+def test_an_error_that_was_survived_is_told_and_is_no_cause() -> None:
+    lines = Remark(kind="out_of_memory", what="out_of_memory", text=CAPTURE, place="logs/a.log:7", label="TP0", count=3)
+    found = of("out_of_memory", replace(ready(rank(0, 1)), remarks=(lines,)))
+
+    assert ("info", ("TP0",), None) == (found.severity, found.ranks, found.lever)
+    assert "no process ended of it (a.log:7 and 2 more). Wanted 252.00 MiB" in found.says
