@@ -18,7 +18,7 @@ from sglang_probe.timeline.model import Kv
 def kv_cache(subject: Subject) -> Iterator[Finding]:
     """What the server serves with, and what limited it."""
     if subject.is_log:
-        yield from kv_cache_in_a_log(subject, _limits(subject, _given(subject), None))
+        yield from kv_cache_in_a_log(subject, _limits(subject, _given(subject), _free(subject)))
         return
     if subject.run.outcome not in {"ready", "unknown"}:
         return
@@ -33,7 +33,7 @@ def kv_cache(subject: Subject) -> Iterator[Finding]:
     token = token_bytes(worker)
     size = "" if kv.bytes is None else f", {gib(kv.bytes)} GiB on each rank"
     each = "" if token is None else f" of {number(token)} B"
-    free = min((left for one in subject.ranks if (left := end_of_start(one)) is not None), default=None)
+    free = _free(subject)
     spare = "" if free is None else f" {gib(free)} GiB stay free on the fullest device."
     yield Finding(
         rule="kv_cache",
@@ -108,6 +108,11 @@ def _limits(subject: Subject, given: int | None, free: int | None) -> dict[str, 
         "target": "The target's number of tokens limits it.",
         "post_capture": "It was sized again from what the graphs left.",
     }
+
+
+def _free(subject: Subject) -> int | None:
+    """Return what was free at the end of the start on the fullest device."""
+    return min((left for one in subject.ranks if (left := end_of_start(one)) is not None), default=None)
 
 
 def _given(subject: Subject) -> int | None:

@@ -76,7 +76,8 @@ def test_lines_that_look_fatal_stand_last_and_not_at_all_where_the_server_is_wel
 
 
 def test_sentences_are_told_apart_by_full_stops_and_nothing_is_said_of_costs_that_no_line_has() -> None:
-    _, _, says = told("RuntimeError: Not enough memory. Current value: self.server_args.mem_fraction_static=0.2")
+    advice = "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
+    _, _, says = told(f"{advice} Current value: self.server_args.mem_fraction_static=0.2")
 
     assert "=0.2. No budget" in says
     assert "0 ranks" not in says and "no cost" not in says
