@@ -55,6 +55,8 @@ ABSURD: Final = 1 << 44
 """16 TiB: no process holds that of one device."""
 _ROUNDED: Final = 64 << 20
 """Figures of two decimals, and what the driver rounds to: three sums of GiB may be off by this."""
+_WORTH_NAMING: Final = 1 << 30
+"""Less than that may be the driver's, or a context that no message counts."""
 _OTHERS: Final = re.compile(r"Process (\d{1,18}) has (\d[\d.]* (?:bytes|[KMGT]iB)) memory in use")
 _DEVICE: Final = re.compile(r"\b(?:GPU|NPU|XPU) (\d{1,5})\b|\bon device (\d{1,5})\b")
 
@@ -97,6 +99,14 @@ class OutOfMemory(NamedTuple):
         if self.process is None or self.allocated is None or self.unallocated is None:
             return None
         return self.process - self.allocated - self.unallocated
+
+    @property
+    def unnamed(self) -> int | None:
+        """Return what is neither free, nor this process's, nor of one that is named: others hold it. None: unknown."""
+        if self.total is None or self.free is None or self.process is None:
+            return None
+        left = self.total - self.free - self.process - sum(size for _, size in self.others)
+        return left if left > _WORTH_NAMING else None
 
 
 def parse(message: str) -> OutOfMemory | None:
@@ -182,6 +192,8 @@ def figures_of(said: OutOfMemory) -> str:
         parts.append(f"PyTorch has {shown(said.allocated)} allocated{cached}.")
     if said.others:
         parts.append(f"Others hold {', '.join(f'{shown(size)} (pid {pid})' for pid, size in said.others[:4])}.")
+    if said.unnamed is not None:
+        parts.append(f"{shown(said.unnamed)} of the card are held by processes that the message does not name.")
     if said.allowed is not None:
         parts.append(f"The process may hold {shown(said.allowed)} at most: a limit is set.")
     return " ".join(parts) + (" " if parts else "")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglang_probe.explain.oom_message import OutOfMemory, is_host_memory, parse, shown
+from sglang_probe.explain.oom_message import OutOfMemory, figures_of, is_host_memory, parse, shown
 
 MIB, GIB = 1 << 20, 1 << 30
 OLD = (
@@ -190,3 +190,17 @@ def test_figures_are_good_to_half_of_their_last_decimal_and_sums_add_that_up() -
 ])  # fmt: skip
 def test_a_figure_is_shown_in_torch_s_own_unit_and_decimals(count: int, expected: str) -> None:
     assert expected == shown(count)
+
+
+def test_what_is_neither_free_nor_this_process_s_nor_a_named_one_s_is_held_by_others() -> None:
+    message = (
+        "CUDA out of memory. Tried to allocate 252.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 154.31 MiB"
+        " is free. Including non-PyTorch memory, this process has {} memory in use. Of the allocated memory 29.06 GiB is"
+        " allocated by PyTorch, and 10.72 MiB is reserved by PyTorch but unallocated."
+    )
+    said, whole = parse(message.format("30.00 GiB")), parse(message.format("139.64 GiB"))
+    assert said is not None and whole is not None
+    assert said.total is not None and said.free is not None and said.process is not None
+    assert said.unnamed == said.total - said.free - said.process
+    assert "held by processes that the message does not name" in figures_of(said)
+    assert whole.unnamed is None

@@ -208,13 +208,19 @@ def _capture_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
         )
 
 
+def _are_others_there(shortage: Shortage) -> bool:
+    """Say whether others hold memory of the device, by the message or by NVML's lists."""
+    said = shortage.said
+    named = bool(said.others) or said.unnamed is not None
+    return named or any(one.kind == "foreign" for one in shortage.process.neighbours)
+
+
 def _load_levers(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
     if shortage.step.phase != "weights.load" or shortage.pools_made:  # a draft that is loaded after the target's pools
         yield from _make_way(subject, shortage)
     elif shortage.was_enough:
         return
-    elif not shortage.said.others and not any(one.kind == "foreign" for one in shortage.process.neighbours):
-        # what others hold comes first
+    elif not _are_others_there(shortage):  # what they hold comes first
         free = gib(shortage.step.free_before_bytes)
         says = f"the weights alone are more than the {free} GiB that were free: more devices, or quantized weights"
         yield Lever(flag="--tp", basis="unknown", says=says)
