@@ -194,9 +194,9 @@ def test_a_figure_is_shown_in_torch_s_own_unit_and_decimals(count: int, expected
 
 def test_what_is_neither_free_nor_this_process_s_nor_a_named_one_s_is_held_by_others() -> None:
     message = (
-        "CUDA out of memory. Tried to allocate 252.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 154.31 MiB"
-        " is free. Including non-PyTorch memory, this process has {} memory in use. Of the allocated memory 29.06 GiB is"
-        " allocated by PyTorch, and 10.72 MiB is reserved by PyTorch but unallocated."
+        "CUDA out of memory. Tried to allocate 252.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which"
+        " 154.31 MiB is free. Including non-PyTorch memory, this process has {} memory in use. Of the allocated"
+        " memory 29.06 GiB is allocated by PyTorch, and 10.72 MiB is reserved by PyTorch but unallocated."
     )
     said, whole = parse(message.format("30.00 GiB")), parse(message.format("139.64 GiB"))
     assert said is not None and whole is not None

@@ -78,9 +78,9 @@ def deductions(subject: Subject) -> Iterator[Finding]:
 
 def _drafts_before(process: Process) -> int:
     """Return the draft weights that a rank had loaded when its budget was computed: from 0.5.14 on, all of them."""
-    profile = next((step.mono_ns for step in process.steps if step.phase == "kv.profile"), None)
-    loads = [step for step in process.steps if (step.phase, step.worker) == ("weights.load", "draft")]
-    if any(profile is not None and step.mono_ns is not None and step.mono_ns > profile for step in loads):
+    phases = [(step.phase, step.worker) for step in process.steps]  # in the order in which they began
+    profile = next((place for place, (phase, _) in enumerate(phases) if phase == "kv.profile"), None)
+    if profile is not None and ("weights.load", "draft") in phases[profile:]:
         return 0
     return sum(worker.weights_bytes or 0 for worker in process.workers if worker.worker == "draft")
 

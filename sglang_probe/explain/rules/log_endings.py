@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from sglang_probe.explain.model import Confidence, Finding, Lever
@@ -31,7 +31,7 @@ def last_begun(subject: Subject) -> Iterator[Finding]:
              if step.state == "open" and step.depth > 0]  # fmt: skip
     phase = max((step.phase for _, step in begun), key=_place, default=None)
     if phase is not None and not (phase == "kv.pool" and _pools_ended(subject)):
-        who = [process for process, step in begun if step.phase == phase]
+        who = _once(process for process, step in begun if step.phase == phase)
         free = [step.free_before_bytes for _, step in begun if step.phase == phase]
         says = f"The text just ends: the last phase begun is {phase}, {on_ranks(subject, who)}{_room(free)}."
         yield _ends(phase, who, free, says)
@@ -40,9 +40,14 @@ def last_begun(subject: Subject) -> Iterator[Finding]:
              if step.state == "ok" and step.depth]  # fmt: skip
     phase = max((step.phase for _, step in ended), key=_place, default=None)
     if phase is not None:
-        who = [process for process, step in ended if step.phase == phase]
+        who = _once(process for process, step in ended if step.phase == phase)
         free = [step.free_bytes for _, step in ended if step.phase == phase]
         yield _ends(phase, who, free, f"The text just ends: the last phase that it shows is {phase}{_room(free)}.")
+
+
+def _once(processes: Iterable[Process]) -> list[Process]:
+    """Return each rank once: it has a step for all its pools, and one for each of them."""
+    return list({id(process): process for process in processes}.values())
 
 
 def _ends(phase: str, who: Sequence[Process], free: Sequence[int | None], says: str) -> Finding:

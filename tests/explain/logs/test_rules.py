@@ -137,3 +137,26 @@ def test_weights_of_4_bits_tell_a_model_where_the_run_is_quantized_or_does_not_s
     rows = [line if line.startswith("server_args") else f"TP0: {line}" for line in (*lines, cap)]
 
     assert named == any("Llama-3.2-3B" in f"{one.says} {one.notes}" for one in said(*rows))
+
+
+DRAFT_LINES = (
+    "TP0: Load weight begin. avail mem=10.00 GB",
+    "TP0: Load weight end. type=LlamaForCausalLMEagle, dtype=bf16, avail mem=8.00 GB, mem usage=2.00 GB.",
+)
+TARGET_LINES = (
+    "TP0: Load weight begin. avail mem=80.00 GB",
+    "TP0: Load weight end. type=LlamaForCausalLM, dtype=bf16, avail mem=60.00 GB, mem usage=20.00 GB.",
+)
+POOL_LINES = ("TP0: KV Cache is allocated. #tokens: 1000, K size: 24.00 GB, V size: 24.00 GB",
+        "TP0: Memory pool end. avail mem=12.00 GB")  # fmt: skip
+
+
+def test_a_draft_that_is_loaded_after_the_target_s_pool_takes_nothing_before_it() -> None:
+    late = said(*TARGET_LINES, *POOL_LINES, *DRAFT_LINES, mem_fraction_static=0.9)
+    first = said(*TARGET_LINES, *DRAFT_LINES, *POOL_LINES, mem_fraction_static=0.9)
+    assert "draft_and_recurrent" not in {one.rule for one in late}
+    assert "draft_and_recurrent" in {one.rule for one in first}
+
+
+def test_a_rank_is_named_once_where_a_text_ends_however_many_pools_it_has() -> None:
+    assert of("unfinished", said(*TARGET_LINES, *POOL_LINES)).ranks == ("TP0",)
