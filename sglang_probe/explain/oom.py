@@ -87,7 +87,7 @@ def shortage_of(subject: Subject) -> Shortage | None:
     blamed = [pair for pair in found if pair[0].label == run.failed_label] or found
     if not blamed and subject.is_log:
         phase = run.failed_phase or UNKNOWN_PHASE
-        blamed = [(_somebody(subject), Step(id="", parent=None, phase=phase, state="error"))]
+        blamed = [(_somebody(subject), Step(id="", parent=None, phase=phase, state="error", failure=run.failure))]
     return Shortage(*blamed[0], said) if blamed else None
 
 

@@ -41,6 +41,8 @@ NAMES: Final = {
 WHOLE_FROM: Final = 0.9
 """Share of a difference from which a part is what explains it."""
 MANY: Final = 3
+SPARE: Final = 0.05
+"""Share of a rest that pages and rounding may leave over: a cap leaves more."""
 ROUNDED: Final = 0.002
 EXACT: Final = 0.0005
 """GiB by which a formula of printed figures may be off, and from which it does not come out as printed."""
@@ -122,12 +124,13 @@ def _is_the_whole(piece: Piece, found: Arithmetic) -> bool:
 
 def _says(piece: Piece, found: Arithmetic, what: str, sides: Sequence[Side], figures: Printed) -> str:
     arithmetic = worked(piece, figures)
+    came_to = _outcome(found, sides)
     if turns(piece, found):
         return (
-            f"{what} explains the outcome ({_outcome(found)}): {arithmetic}; with {called(sides[0].name)}'s value"
+            f"{what} explains the outcome ({came_to}): {arithmetic}; with {called(sides[0].name)}'s value"
             f" {called(sides[1].name)}'s rest would be {_alone(piece, sides[1])} GiB"
         )
-    return f"{what} explains {_outcome(found)}: {arithmetic}"
+    return f"{what} explains {came_to}: {arithmetic}"
 
 
 def _alone(piece: Piece, side: Side) -> str:
@@ -142,11 +145,19 @@ def _alone(piece: Piece, side: Side) -> str:
     return f"{available} - {pre_load} x (1 - {share}){' = ' if off < EXACT else ', about '}{rest}"
 
 
-def _outcome(found: Arithmetic) -> str:
-    if None not in found.tokens and found.delta_tokens:
+def _outcome(found: Arithmetic, sides: Sequence[Side]) -> str:
+    """Return what changed: the tokens, where they are what the rest holds; else the rest, as a cap may decide."""
+    if None not in found.tokens and found.delta_tokens and all(map(_fills, sides, found.rest_bytes)):
         return f"{number(found.tokens[0])} -> {number(found.tokens[1])} tokens"
     before, after = (gib(rest) for rest in found.rest_bytes)
     return f"rest {before} -> {after} GiB"
+
+
+def _fills(side: Side, rest: int) -> bool:
+    """Say whether a side's tokens are those that its rest holds; True where what a token takes is not known."""
+    if not side.tokens or not side.bytes_per_token or rest <= 0:
+        return True
+    return abs(side.tokens * side.bytes_per_token - rest) <= SPARE * rest
 
 
 def subject_of(piece: Piece, linked: Sequence[Row]) -> str:

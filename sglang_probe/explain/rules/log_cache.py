@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from sglang_probe.explain.implied import looks_given
 from sglang_probe.explain.log_tokens import TokenSize, token_size
@@ -30,7 +30,8 @@ def kv_cache_in_a_log(subject: Subject, limits: dict[str, str]) -> Iterator[Find
         return
     cache = max(known, key=lambda one: (len(one.kv.pools), -(one.kv.tokens or 0)))
     kv, token = cache.kv, cache.token
-    parts = [_size(cache), _window(known), *_parts(cache), _limit(kv, limits)]
+    limit = _limit(kv, limits) if _reproduces(known) else _NOT_ITS_BUDGET
+    parts = [_size(cache), _spread(known), _window(known), *_parts(cache), limit]
     silent = [label(process) for process in subject.ranks if not _has_pool(process)]
     some = len(silent) < len(subject.ranks)
     yield Finding(
@@ -53,8 +54,29 @@ def kv_cache_in_a_log(subject: Subject, limits: dict[str, str]) -> Iterator[Find
             *(() if token is None else (f"a token takes {token.says}",)),
             *((f"{listed(silent, 8)} printed no line of a pool: unknown, not a failure",) if silent and some else ()),
         ),
-        confidence="certain" if kv.limited_by is not None else "likely",
+        confidence="certain" if kv.limited_by is not None and _reproduces(known) else "likely",
     )
+
+
+def _reproduces(caches: Sequence[Cache]) -> bool:
+    """Say whether no budget contradicts its tokens, and every rank has as many: else what is said holds of some."""
+    budgets = (one.worker.budget for one in caches)
+    return not any(budget is not None and budget.verified is False for budget in budgets) and _alike(caches)
+
+
+_NOT_ITS_BUDGET: Final = "What limits it is not known: not every rank's tokens follow from its budget."
+
+
+def _spread(caches: Sequence[Cache]) -> str:
+    """Say that the ranks have different numbers of tokens, where they do: what is said is of one of them."""
+    tokens = sorted(one.kv.tokens or 0 for one in caches)
+    if _alike(caches):
+        return ""
+    return f"The ranks are not alike: {number(tokens[0])} to {number(tokens[-1])} tokens; this is of one of them."
+
+
+def _alike(caches: Sequence[Cache]) -> bool:
+    return len({one.kv.tokens for one in caches}) == 1
 
 
 def _caches(subject: Subject) -> Iterator[Cache]:

@@ -181,7 +181,8 @@ def _notes(step: Step, shortage: Shortage) -> Iterator[str]:
     if where:
         yield f"asked for in {where}"
     if step.phase == UNKNOWN_PHASE:
-        yield "in which phase, and on which rank, is not in the text: after the KV pools a lower fraction makes room"
+        rank = "" if shortage.ranks else ", and on which rank,"
+        yield f"in which phase{rank} is not in the text: after the KV pools a lower fraction makes room"
     sizes = sizes_of(step.attributes.get("sizes"))
     if step.phase == "graph.capture" and step.attributes.get("last_size") is not None:
         yield f"size {step.attributes['last_size']} is what the progress bar showed last: one rank draws it for all"

@@ -31,12 +31,20 @@ def ending_of(log: LogRun, seat: Seat, verdict: Verdict, seats: int) -> Ending:
     budget, state = _budget(log, seat, own, verdict)
     if verdict.outcome == "ready":
         return Ending("ok", None, None, budget, state)
+    if verdict.outcome == "failed" and own is not None and _served_by_then(seat, own):
+        return Ending("ok", None, None, budget, state)
     if verdict.outcome == "failed" and own is not None:
         return Ending("error", own.failure, verdict.failed_phase, budget, state)
     if verdict.outcome in {"failed", "died"}:
         refused = state == "error"
         return Ending("error" if refused else "interrupted", None, BUDGET if refused else None, budget, state)
     return Ending("open", None, None, budget, state)
+
+
+def _served_by_then(seat: Seat, own: Trouble) -> bool:
+    """Say whether a rank had come to its last line of the start before its error: then its init was over."""
+    kinds = [fact.kind for fact in seat.facts[: seat.facts.index(own.fact)]] if own.fact in seat.facts else []
+    return "capacity" in kinds
 
 
 def _own_trouble(seat: Seat, seats: int, log: LogRun) -> Trouble | None:

@@ -15,6 +15,8 @@ from sglang_probe.timeline.model import Failure, RunOutcome
 from sglang_probe.timeline.peers import LOST_PEER
 
 _CHAIN: Final = ("weights_begin", "weights_end", "pool_end", "capacity")
+_BY_A_SIGNAL: Final = frozenset({"killed", "crash"})
+"""A child's sigquit follows from any error."""
 _KILLED: Final = frozenset({"killed", "crash", "child"})
 
 
@@ -42,8 +44,12 @@ def verdict_of(log: LogRun, seats: Sequence[Seat], told: Told, open_phases: Sequ
     ready_at, why_ready = _serving(log, seats, told)
     if ready_at is not None and not troubles and ended is None and taken is None:
         return Verdict("ready", why_ready, ready_at=ready_at)
+    first = next((one for one in troubles if not _only_reports(one)), None)
+    killed = next((fact for fact in log.facts if fact.kind == "ended" and fact.text("how") in _BY_A_SIGNAL), None)
+    if first is None and troubles and killed is not None:
+        return _died(killed, open_phases)
     if troubles:
-        return _failed(log, seats, troubles[0])
+        return _failed(log, seats, first or troubles[0])
     if taken is not None:
         return _taken(taken)
     negative = [seat for seat in seats if _left_nothing(seat)]
@@ -89,6 +95,13 @@ def _failed(log: LogRun, seats: Sequence[Seat], first: Trouble) -> Verdict:
     lost_peer = any(words in message for words in LOST_PEER)
     reason = f"{where}{what}{f' in {phase}' if phase else ''}"
     return Verdict("failed", reason, phase, first.label, first.failure, lost_peer)
+
+
+def _only_reports(trouble: Trouble) -> bool:
+    """Say whether an error only tells that another process is gone: of a lost peer, or of a child that said nothing."""
+    if trouble.label is None and (trouble.failure.type or "").rpartition(".")[2] == "EOFError":
+        return True
+    return any(words in (trouble.failure.message or "") for words in LOST_PEER)
 
 
 def _phase(log: LogRun, seats: Sequence[Seat], first: Trouble) -> str | None:

@@ -30,11 +30,10 @@ class Told:
 
     def value(self, *names: str) -> Any:
         """Return the first of these arguments that is known; SGLang's own word counts more than the user's."""
-        for source in (self.arguments or {}, self.assumed):
-            for name in names:
-                if source.get(name) is not None:
-                    return source[name]
-        return None
+        said = self.arguments or {}
+        known = [said[name] for name in names if said.get(name) is not None]
+        known += [self.assumed[name] for name in names if name not in said and self.assumed.get(name) is not None]
+        return known[0] if known else None
 
     def count(self, *names: str) -> int | None:
         """Return an argument that is a whole number above zero."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from sglang_probe.collect.logs.read import read_log
 from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.diff.model import Diff
 from sglang_probe.explain.diff.precision import AS_FAR
@@ -16,6 +18,7 @@ from sglang_probe.explain.diff.values import NO_VARIABLES
 from sglang_probe.explain.engine import as_printed
 from sglang_probe.figures import GIB
 from sglang_probe.report.diff import diff_text
+from sglang_probe.timeline.logs import run_of
 from sglang_probe.timeline.model import Run
 from tests.timeline.logs.pairs import CAR, DATA, FIRST, LOGS, both_of, events_of, name_of, told_of
 
@@ -197,3 +200,27 @@ def test_variables_that_differ_between_events_are_still_named_beside_a_log() -> 
 
     assert all(row.values[1] != row.values[2] and not row.counts for row in rows)
     assert any(row.group == "arguments given" for row in rows)
+
+
+def start(fraction: float, tokens: int, cap: int | None) -> Run:
+    """Return the run of a log whose pool has so many tokens of 32 KiB."""
+    half = tokens * 16384 / GIB
+    lines = (
+        f"server_args=ServerArgs(tp_size=1, mem_fraction_static={fraction}, max_total_tokens={cap})",
+        "Load weight begin. avail mem=138.28 GB",
+        "Load weight end. type=LlamaForCausalLM, avail mem=134.03 GB, mem usage=4.25 GB.",
+        f"KV Cache is allocated. #tokens: {tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB",
+        f"Memory pool end. avail mem={134.03 - 2 * half:.2f} GB",
+        "The server is fired up and ready to roll!",
+    )
+    text = "".join(f"[2030-01-01 00:00:{second:02}] {line}\n" for second, line in enumerate(lines))
+    (log,) = read_log(io.BytesIO(text.encode()), "server.log")
+    return run_of(log)
+
+
+def test_the_fraction_explains_the_rest_and_not_tokens_that_a_cap_gave() -> None:
+    capped, whole = start(0.9, 1_220_000, 1_220_000), start(0.909, 3_979_547, None)
+    for runs in ([capped, whole], [whole, capped]):
+        (cause,) = [one for one in compare(runs).causes if one.part == "fraction"]
+        assert "tokens" not in cause.says
+        assert "explains rest" in cause.says

@@ -191,3 +191,31 @@ def test_slots_of_recurrent_states_are_no_tokens() -> None:
     facts.insert(4, fact("TP0", "mamba_alloc", slots=151, conv="1.00", ssm="2.00"))
     mamba, kv = _kv(run_of(log(*facts))).pools
     assert (mamba.kind, mamba.tokens, kv.tokens) == ("mamba", None, 1000)
+
+
+def test_the_rank_that_failed_is_blamed_and_not_the_one_that_reports_it_gone() -> None:
+    lost = fact("TP0", "exception", type="RuntimeError", message="Connection closed by peer [127.0.0.1]:1")
+    oom = fact("TP1", "exception", text=OOM, type="torch.OutOfMemoryError", message=OOM)
+    run = run_of(log(*healthy("TP0")[:7], *healthy("TP1")[:7], lost, oom))
+    assert (run.failed_label, run.lost_peer) == ("TP1", False)
+
+
+def test_a_child_that_was_killed_is_blamed_and_not_the_launcher_s_end_of_file() -> None:
+    killed = fact("", "ended", how="crash", exit_code=-9, text="Rank 1 died, exit code -9")
+    run = run_of(log(*healthy("TP0")[:7], killed, fact("", "exception", type="EOFError", message="")))
+    assert run.outcome == "died"
+    assert "-9" in (run.outcome_reason or "")
+
+
+def test_an_error_after_a_rank_s_last_line_of_the_start_is_of_no_step_of_it() -> None:
+    oom = fact("TP0", "exception", text=OOM, type="torch.OutOfMemoryError", message=OOM)
+    run = run_of(log(*healthy("TP0"), oom))
+    assert (run.outcome, run.failed_label) == ("failed", "TP0")
+    assert {step.state for step in _rank(run).steps} == {"ok"}
+    assert run.failure is not None
+
+
+def test_what_the_arguments_say_was_not_given_is_not_taken_from_the_user() -> None:
+    arguments = _args(tp_size=1, max_total_tokens=None)
+    kv = _kv(run_of(log(arguments, *healthy("TP0")), {"max_total_tokens": 100}))
+    assert (kv.limited_by, kv.max_total_tokens_given) == ("memory", None)
