@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from sglang_probe.collect.logs.owners import NO_LINE, WROTE_IT
 from sglang_probe.explain.model import Explanation, Finding, RunFindings
 from sglang_probe.explain.rules import LAST, RULES
 from sglang_probe.explain.subject import Subject
@@ -30,12 +31,24 @@ def explain(timeline: Timeline, wanted_tokens: int = 0) -> Explanation:
     return Explanation(runs=runs, read=timeline.read)
 
 
+def _is_another_s(run: Run) -> bool:
+    """Say whether another program wrote a log: it has none of SGLang's flags."""
+    return any(note.startswith(NO_LINE) and note.endswith(WROTE_IT) for note in run.notes)
+
+
+def _without_flags(finding: Finding) -> Finding:
+    levers = tuple(one for one in (finding.lever, *finding.levers) if one is not None and one.flag is None)
+    return msgspec.structs.replace(finding, lever=levers[0] if levers else None, levers=levers[1:])
+
+
 def _findings(run: Run, wanted_tokens: int) -> RunFindings:
     subject = Subject(run, wanted_tokens)
     with as_printed((run,)):
         found = [finding for rule in RULES for finding in rule(subject)]
         if not any(finding.severity == "error" for finding in found):
             found = [*LAST(subject), *found]
+    if _is_another_s(run):
+        found = [_without_flags(finding) for finding in found]
     if subject.is_log:
         precision = max(_precisions(run), default=None)
         found = [_with_precision(finding, precision) for finding in found]

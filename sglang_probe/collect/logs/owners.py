@@ -10,7 +10,9 @@ from sglang_probe.collect.logs.shape import ACCESS
 from sglang_probe.events.redact import redact_text
 
 NO_LINE: Final = "no line is SGLang's own"
-"""How the note begins of a text that is read for torch's message alone; flags of SGLang's are no advice for it."""
+"""How the note begins of a text that is read for torch's message alone."""
+WROTE_IT: Final = "wrote it"
+"""How it ends where another program is known to have written the text: SGLang's flags are no advice for it."""
 _ANYBODYS: Final = frozenset({"exception", "not_memory", "harmless", "ended", "version", "figures", "out_of_memory"})
 """Kinds that other programs' lines make, too."""
 _NAMES: Final = re.compile(r"sglang|\bsgl[_-]", re.IGNORECASE)
@@ -48,7 +50,7 @@ def program_of(head: bytes) -> str | None:
 def note_of(head: bytes) -> str:
     """Return the note of a text of another's that holds a message of torch's that memory ran out."""
     program = program_of(head)
-    return f"{NO_LINE}: {f'{program} wrote it' if program else 'it holds a message of torch alone'}"
+    return f"{NO_LINE}: {f'{program} {WROTE_IT}' if program else 'it holds a message of torch alone'}"
 
 
 def said_by(fact: Fact) -> str:
