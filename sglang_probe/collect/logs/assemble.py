@@ -143,7 +143,7 @@ class Assembler:
         for place in self._continuation(piece):
             places.append(place)
             ahead = self._peek(place)
-            texts.append("" if ahead is None else ahead.text[min(ahead.indent, piece.indent) :])
+            texts.append("" if ahead is None else _outdented(ahead.text, min(ahead.indent, piece.indent)))
             if len(texts) > _FEW and not texts[-1].rstrip().endswith(_ENDS_LONG):
                 continue
             tried += 1
@@ -223,6 +223,12 @@ class Assembler:
         """Take pieces ahead out: they went into an entry."""
         for place in reversed(places):
             del self._ahead[place]
+
+
+def _outdented(text: str, indent: int) -> str:
+    """Return a text without so many blanks at its beginning, and without anything else: what stands behind a CR has
+    its line's indentation in name alone."""
+    return text[min(indent, len(text) - len(text.lstrip())) :]
 
 
 def _is_bar(text: str) -> bool:

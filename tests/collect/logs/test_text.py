@@ -260,3 +260,11 @@ def test_half_a_figure_is_not_joined_over_another_s_record() -> None:
     cut = END.index("37")
     found = read(f"[{STAMP} TP0] {END[:cut]}\n[{STAMP} TP1] {END}\n{END[cut:]}\n")
     assert [END[:cut].strip(), END] == _texts(found)
+
+
+def test_a_figure_behind_a_carriage_return_on_an_indented_line_keeps_its_digits() -> None:
+    line = b"  noise [2030-01-01 00:00:03 TP1] max_total_num_tokens=1\r6384, chunked_prefill_size=8192,"
+    line += b" max_prefill_tokens=16384, max_running_requests=2048, context_len=32768\n"
+    found = entries(io.BytesIO(line), "x", needles=formats.NEEDLES, is_whole=formats.is_whole, notes=Tally())
+    texts = [entry.text for entry in found if "chunked" in entry.text]
+    assert [True] == ["max_total_num_tokens=16384, " in text for text in texts]
