@@ -14,6 +14,7 @@ import math
 import re
 from typing import Any, Final, NamedTuple
 
+from sglang_probe.collect.logs.memory_words import HOST
 from sglang_probe.explain.sayings import saying_in
 
 _UNITS: Final = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -24,12 +25,6 @@ _WORDS: Final = re.compile(
     r"|cudaMalloc\w* failed|would exceed allowed memory",
     re.IGNORECASE,
 )
-_HOST: Final = re.compile(
-    r"Cannot allocate memory|DefaultCPUAllocator|std::bad_alloc|MemoryError|out of resource: shared memory"
-    r"|shared memory|/dev/shm|Bus error|host memory|cudaHostAlloc|cudaHostRegister|pinned memory",
-    re.IGNORECASE,
-)
-"""Memory all the same, and not the device's."""
 _PATTERNS: Final = tuple(
     re.compile(pattern)
     for pattern in (
@@ -139,7 +134,7 @@ def parse(message: str) -> OutOfMemory | None:
 
 def _is_another_s(message: str) -> bool:
     """Say whether it speaks of the host's memory, or of a pool of SGLang's own."""
-    return _HOST.search(message) is not None or saying_in(message) is not None
+    return HOST.search(message) is not None or saying_in(message) is not None
 
 
 def _with_own(said: OutOfMemory, good_to: dict[str, int]) -> OutOfMemory:
@@ -161,7 +156,7 @@ def _with_own(said: OutOfMemory, good_to: dict[str, int]) -> OutOfMemory:
 
 def is_host_memory(message: str) -> bool:
     """Say whether a message is about the host's memory or shared memory, which no fraction of a GPU moves."""
-    return parse(message) is None and _HOST.search(message) is not None
+    return parse(message) is None and HOST.search(message) is not None
 
 
 def shown(count: int) -> str:

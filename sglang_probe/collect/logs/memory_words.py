@@ -43,11 +43,12 @@ _LOGGED: Final = re.compile(
     r"|cudaMalloc\w* failed|failed \w* ?'out of memory'",
 )
 """A line that is no exception may also advise how to avoid it."""
-_HOST: Final = re.compile(
+HOST: Final = re.compile(
     r"Cannot allocate memory|DefaultCPUAllocator|std::bad_alloc|MemoryError|out of resource: shared memory"
     r"|shared memory|/dev/shm|Bus error|host memory|cudaHostAlloc|cudaHostRegister|pinned memory",
     re.IGNORECASE,
 )
+"""Memory all the same, and not the device's."""
 _RETRACTED: Final = re.compile(r"decode out of memory happened", re.IGNORECASE)
 """A server that goes on: it takes requests back, and nothing failed."""
 
@@ -69,4 +70,4 @@ def is_out_of_memory(text: str, *, raised: bool = True) -> bool:
     """Say whether the device's allocator, or a library of its vendor's, says that its memory ran out."""
     if not (_DEVICE if raised else _LOGGED).search(text) or _RETRACTED.search(text):
         return False
-    return "Tried to allocate" in text or (no_memory(text) is None and _HOST.search(text) is None)
+    return "Tried to allocate" in text or (no_memory(text) is None and HOST.search(text) is None)

@@ -22,7 +22,7 @@ from sglang_probe.timeline.arithmetic import could_be_pre_load
 from sglang_probe.timeline.logs.ledger import card_of
 from sglang_probe.timeline.logs.measured import Measured, least_of, measured, total
 from sglang_probe.timeline.logs.seats import Seat
-from sglang_probe.timeline.logs.tokens import TokenSize, tokens_of
+from sglang_probe.timeline.logs.tokens import TokenSize, state_bytes, tokens_of
 from sglang_probe.timeline.logs.told import Fraction, Told
 from sglang_probe.timeline.model import Budget, Kv, PreLoadBasis
 
@@ -36,8 +36,6 @@ class Frame(NamedTuple):
     available: Measured | None
     pre_load: Measured | None
     fraction: Fraction
-    ranks: int
-    """How many printed what was available."""
     minimum_printed: float | None
     """SGLang's own minimum viable fraction, where its message names one."""
     card: Measured | None = None
@@ -56,12 +54,10 @@ class PreLoaded(NamedTuple):
 
 def frame_of(seats: Sequence[Seat], told: Told) -> Frame:
     """Return what the ranks have in common."""
-    available = [available_of(seat) for seat in seats]
     return Frame(
-        available=least_of(available),
+        available=least_of([available_of(seat) for seat in seats]),
         pre_load=least_of([printed_pre_load(seat) for seat in seats]),
         fraction=told.fraction(),
-        ranks=sum(one is not None for one in available),
         minimum_printed=_minimum_printed(told),
         card=card_of(told.log.facts),
     )
@@ -167,8 +163,7 @@ def _deductions(seat: Seat) -> dict[str, Measured]:
         if size is not None:
             found["multimodal"] = size
     for fact in seat.of(0, "mamba_alloc"):
-        names = ("conv", "ssm", "intermediate_ssm", "intermediate_conv")
-        size = total([one for one in (measured(fact, name) for name in names) if one is not None])
+        size = state_bytes(fact)
         if size is not None:
             found["mamba"] = size
     return found

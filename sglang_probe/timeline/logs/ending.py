@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sglang_probe.collect.logs.model import Fact, LogRun
+from sglang_probe.collect.logs.model import Fact
 from sglang_probe.timeline.logs.budget import AFTER_BUDGET
 from sglang_probe.timeline.logs.outcome import Verdict
 from sglang_probe.timeline.logs.seats import Seat
@@ -24,11 +25,13 @@ class Ending(NamedTuple):
     budget_state: State | None
 
 
-def ending_of(log: LogRun, seat: Seat, verdict: Verdict, seats: int) -> Ending:
+def ending_of(seat: Seat, verdict: Verdict, troubles: Sequence[Trouble], seats: int) -> Ending:
     """Return how a rank ended. An error without a rank in a log of several is nobody's: their steps were interrupted.
+
+    `troubles` are the errors of the whole log, `seats` the number of its ranks.
     """
-    own = _own_trouble(seat, seats, log)
-    budget, state = _budget(log, seat, own, verdict)
+    own = _own_trouble(seat, seats, troubles)
+    budget, state = _budget(seat, own, verdict, troubles)
     if verdict.outcome == "ready":
         return Ending("ok", None, None, budget, state)
     if verdict.outcome == "failed" and own is not None and _served_by_then(seat, own):
@@ -47,15 +50,17 @@ def _served_by_then(seat: Seat, own: Trouble) -> bool:
     return "capacity" in kinds
 
 
-def _own_trouble(seat: Seat, seats: int, log: LogRun) -> Trouble | None:
+def _own_trouble(seat: Seat, seats: int, troubles: Sequence[Trouble]) -> Trouble | None:
     """Return the first error that a rank printed itself; the only rank of a log printed all of them."""
-    troubles = troubles_of(seat.facts)
-    if not troubles and seats == 1 and seat.label is not None and not seat.ranks:
-        troubles = troubles_of(log.facts)
-    return troubles[0] if troubles else None
+    own: Sequence[Trouble] = troubles_of(seat.facts)
+    if not own and seats == 1 and seat.label is not None and not seat.ranks:
+        own = troubles
+    return own[0] if own else None
 
 
-def _budget(log: LogRun, seat: Seat, own: Trouble | None, verdict: Verdict) -> tuple[Fact | None, State | None]:
+def _budget(
+    seat: Seat, own: Trouble | None, verdict: Verdict, troubles: Sequence[Trouble]
+) -> tuple[Fact | None, State | None]:
     """Return the line that shows that a rank came to its budget, and how that ended."""
     after = next((fact for fact in seat.facts if fact.kind in AFTER_BUDGET), None)
     if own is not None and own.is_budget:
@@ -65,7 +70,7 @@ def _budget(log: LogRun, seat: Seat, own: Trouble | None, verdict: Verdict) -> t
         return after, "error" if cap is not None and cap <= 0 else "ok"
     if verdict.failed_phase != BUDGET:
         return None, None
-    loose = next((one.fact for one in troubles_of(log.facts) if one.is_budget and one.label is None), None)
+    loose = next((one.fact for one in troubles if one.is_budget and one.label is None), None)
     if loose is None:
         return None, None
     return loose, "error" if seat.first("weights_end") is not None or seat.label is None else None

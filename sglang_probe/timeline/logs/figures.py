@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 from sglang_probe.collect.logs.model import Fact, LogRun
 from sglang_probe.timeline.log_model import Unit
-from sglang_probe.timeline.logs.measured import Measured, measured, total
+from sglang_probe.timeline.logs.measured import Measured, measured
 from sglang_probe.timeline.logs.seats import Seat, seats_of
+from sglang_probe.timeline.logs.tokens import pool_bytes, state_bytes
 from sglang_probe.timeline.model import Process, Reading, Run, Step, Worker
 from sglang_probe.timeline.processes import is_cpu, ranks_of
 from sglang_probe.timeline.values import integer, number
@@ -187,17 +188,12 @@ def _pools(side: _Side) -> Iterator[Figure]:
         yield from _count(side, "max_total_tokens given", fact, fact.count("asked"), worker.kv.max_total_tokens_given)
     states, built = side.facts("mamba_alloc"), [pool for pool in worker.kv.pools if pool.kind == "mamba"]
     if len(states) == len(built) == 1:
-        names = [name for name in ("conv", "ssm", "intermediate_ssm", "intermediate_conv") if states[0].amount(name)]
-        said = total([measured(states[0], name) for name in names])
-        yield from _size(side, "kv.pool: recurrent state", states[0], said, built[0].bytes)
+        yield from _size(side, "kv.pool: recurrent state", states[0], state_bytes(states[0]), built[0].bytes)
 
 
 def _kv_size(fact: Fact) -> Measured | None:
     """Return what a line says of a pool's size; addresses alone are no memory yet."""
-    if fact.values.get("bound") is True:
-        return None
-    whole = measured(fact, "kv")
-    return whole if whole is not None else total([measured(fact, name) for name in ("k", "v")])
+    return None if fact.values.get("bound") is True else pool_bytes(fact)
 
 
 def _swa(side: _Side) -> Iterator[Figure]:

@@ -29,16 +29,6 @@ class Measured(NamedTuple):
         """Return a multiple by an exact factor."""
         return Measured(round(self.bytes * factor), math.ceil(self.precision * abs(factor)))
 
-    @property
-    def least(self) -> int:
-        """Return the lowest that it can be."""
-        return self.bytes - self.precision
-
-    @property
-    def most(self) -> int:
-        """Return the highest that it can be."""
-        return self.bytes + self.precision
-
 
 def measured(fact: Fact | None, name: str) -> Measured | None:
     """Return a figure of a fact; None where the fact, or the figure in it, is not there."""

@@ -10,7 +10,7 @@ from sglang_probe.figures import counted, listed
 from sglang_probe.timeline.logs.seats import Seat
 from sglang_probe.timeline.logs.steps import Phase
 from sglang_probe.timeline.logs.told import Told
-from sglang_probe.timeline.logs.trouble import BUDGET, Trouble, came_to, is_bind, phase_in_frames, troubles_of
+from sglang_probe.timeline.logs.trouble import BUDGET, Trouble, came_to, is_bind, phase_in_frames
 from sglang_probe.timeline.model import Failure, RunOutcome
 from sglang_probe.timeline.peers import LOST_PEER
 
@@ -33,9 +33,14 @@ class Verdict(NamedTuple):
     """Position among the facts."""
 
 
-def verdict_of(log: LogRun, seats: Sequence[Seat], told: Told, open_phases: Sequence[tuple[Seat, Phase]]) -> Verdict:
+def verdict_of(
+    log: LogRun,
+    seats: Sequence[Seat],
+    told: Told,
+    open_phases: Sequence[tuple[Seat, Phase]],
+    troubles: Sequence[Trouble],
+) -> Verdict:
     """Return what the text says for sure, in this order: ready, failed, died; else unknown."""
-    troubles = troubles_of(log.facts)
     said = next((position for position, fact in enumerate(log.facts) if fact.kind == "ready"), None)
     if said is not None:  # whatever an error before it was, SGLang went on
         return Verdict("ready", "the log says that the server is ready", ready_at=said)
@@ -91,16 +96,18 @@ def _failed(log: LogRun, seats: Sequence[Seat], first: Trouble) -> Verdict:
     what = first.failure.type or "an error"
     phase = BUDGET if first.is_budget or any(map(_left_nothing, seats)) else _phase(log, seats, first)
     where = f"{first.label}: " if first.label else ""
-    message = first.failure.message or ""
-    lost_peer = any(words in message for words in LOST_PEER)
     reason = f"{where}{what}{f' in {phase}' if phase else ''}"
-    return Verdict("failed", reason, phase, first.label, first.failure, lost_peer)
+    return Verdict("failed", reason, phase, first.label, first.failure, _reports_lost_peer(first))
 
 
 def _only_reports(trouble: Trouble) -> bool:
     """Say whether an error only tells that another process is gone: of a lost peer, or of a child that said nothing."""
     if trouble.label is None and (trouble.failure.type or "").rpartition(".")[2] == "EOFError":
         return True
+    return _reports_lost_peer(trouble)
+
+
+def _reports_lost_peer(trouble: Trouble) -> bool:
     return any(words in (trouble.failure.message or "") for words in LOST_PEER)
 
 

@@ -12,7 +12,7 @@ from sglang_probe.figures import counted, listed, number
 from sglang_probe.timeline.logs.budget import Frame
 from sglang_probe.timeline.logs.seats import TROUBLE, Seat
 from sglang_probe.timeline.logs.told import Told
-from sglang_probe.timeline.logs.trouble import is_bind, survived, troubles_of
+from sglang_probe.timeline.logs.trouble import Trouble, is_bind, survived
 from sglang_probe.timeline.model import Later, LaterKind, Missing, Remark
 
 KINDS: Final = frozenset(
@@ -98,11 +98,11 @@ def _is_kill(fact: Fact) -> bool:
     return how == "killed" or (fact.kind == "not_memory" and fact.text("what") == "host_killed")
 
 
-def later_of(log: LogRun, ready_at: int | None) -> tuple[Later, ...]:
+def later_of(log: LogRun, ready_at: int | None, troubles: Sequence[Trouble]) -> tuple[Later, ...]:
     """Return the errors that came after the server was ready, and how it was ended, if not by a request to stop."""
     if ready_at is None:
         return ()
-    return (*_errors_after(log, ready_at), *_ended_after(log, ready_at))
+    return (*_errors_after(troubles, ready_at), *_ended_after(log, ready_at))
 
 
 def _ended_after(log: LogRun, ready_at: int) -> tuple[Later, ...]:
@@ -131,10 +131,10 @@ def _later(fact: Fact, what: str, message: str | None, kind: LaterKind) -> Later
     )
 
 
-def _errors_after(log: LogRun, ready_at: int) -> tuple[Later, ...]:
+def _errors_after(troubles: Sequence[Trouble], ready_at: int) -> tuple[Later, ...]:
     return tuple(
         _later(one.fact, f"{one.failure.type or 'an error'} ({_at(one.fact)})", one.failure.message, "error")
-        for one in troubles_of(log.facts)
+        for one in troubles
         if one.position > ready_at
     )
 

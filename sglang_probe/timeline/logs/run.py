@@ -9,13 +9,14 @@ from sglang_probe.collect.logs.model import RANK_TOKENS, LogRun
 from sglang_probe.collect.records import Rank, RankPart
 from sglang_probe.events.names import ROLES
 from sglang_probe.timeline.logs.budget import Frame, frame_of
-from sglang_probe.timeline.logs.ending import ending_of
-from sglang_probe.timeline.logs.outcome import Verdict, verdict_of
+from sglang_probe.timeline.logs.ending import Ending, ending_of
+from sglang_probe.timeline.logs.outcome import verdict_of
 from sglang_probe.timeline.logs.rank import process_of
 from sglang_probe.timeline.logs.remarks import later_of, notes_of, remarks_of
 from sglang_probe.timeline.logs.seats import Seat, seats_of
 from sglang_probe.timeline.logs.steps import Phase, phases_of
 from sglang_probe.timeline.logs.told import Told, provenance_of
+from sglang_probe.timeline.logs.trouble import troubles_of
 from sglang_probe.timeline.model import Health, Missing, Process, Run
 
 _SIZES: Final = {
@@ -37,8 +38,10 @@ def run_of(log: LogRun, assumed: Mapping[str, Any] | None = None) -> Run:
     frame = frame_of(seats, told)
     both = zip(seats, phases, strict=True)
     unfinished = [(seat, phase) for seat, own in both for phase in own if phase.state is None]
-    verdict = verdict_of(log, seats, told, unfinished)
-    processes = _processes(log, told, seats, phases, frame, verdict)
+    troubles = troubles_of(log.facts)
+    verdict = verdict_of(log, seats, told, unfinished, troubles)
+    endings = [ending_of(seat, verdict, troubles, len(seats)) for seat in seats]
+    processes = _processes(log, told, seats, phases, frame, endings)
     missing = _missing(seats, told)
     provenance = provenance_of(told)
     stamps = [fact.entry.stamp for fact in log.facts if fact.entry.stamp is not None]
@@ -57,7 +60,7 @@ def run_of(log: LogRun, assumed: Mapping[str, Any] | None = None) -> Run:
         ended=max(zoned, default=None),
         provenance=provenance,
         processes=processes,
-        later=later_of(log, verdict.ready_at),
+        later=later_of(log, verdict.ready_at, troubles),
         missing=missing,
         health=_health(processes),
         notes=notes_of(log, seats, told, missing, frame),
@@ -68,9 +71,9 @@ def run_of(log: LogRun, assumed: Mapping[str, Any] | None = None) -> Run:
 
 
 def _processes(
-    log: LogRun, told: Told, seats: Sequence[Seat], phases: Sequence[list[Phase]], frame: Frame, verdict: Verdict
+    log: LogRun, told: Told, seats: Sequence[Seat], phases: Sequence[list[Phase]], frame: Frame,
+    endings: Sequence[Ending],
 ) -> tuple[Process, ...]:
-    endings = [ending_of(log, seat, verdict, len(seats)) for seat in seats]
     served = None
     for seat in seats:
         capacity = seat.first("capacity")

@@ -84,8 +84,7 @@ def pools_of(seat: Seat, owner: int) -> tuple[Pool, ...]:
 
 def _pool(fact: Fact, window: Fact | None) -> Pool | None:
     if fact.kind == "mamba_alloc":
-        parts = [measured(fact, name) for name in ("conv", "ssm", "intermediate_ssm", "intermediate_conv")]
-        held = total([part for part in parts if part is not None])
+        held = state_bytes(fact)
         kind, tokens = "mamba", None  # it has slots of states, not tokens
     elif fact.kind == "kv_post_capture":
         held, kind, tokens = measured(fact, "kv"), "all", fact.count("tokens")
@@ -105,6 +104,12 @@ def _pool(fact: Fact, window: Fact | None) -> Pool | None:
         precision_bytes=held.precision or None,
         dtype=fact.text("dtype"),
     )
+
+
+def state_bytes(fact: Fact) -> Measured | None:
+    """Return what a cache of recurrent states holds: all its parts that are printed."""
+    parts = [measured(fact, name) for name in ("conv", "ssm", "intermediate_ssm", "intermediate_conv")]
+    return total([part for part in parts if part is not None])
 
 
 def pool_bytes(fact: Fact) -> Measured | None:
