@@ -79,7 +79,7 @@ clean:
 # What the package and its tests need, from pyproject.toml.
 $(VENV)/.needs: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install '.[cli,dev]'
+	$(PIP) install '.[cli,report,dev]'
 	touch $@
 
 # Just what the agent's tests import: its own two, and the readers' two for the ones that look at a timeline.

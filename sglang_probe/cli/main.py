@@ -23,6 +23,14 @@ from sglang_probe.report.plain import printable
 PROG = "sglang-probe"
 EXTRA = {"ahocorasick_rs": "ahocorasick-rs", "msgspec": "msgspec", "rich": "rich"}
 """Top-level modules that only the extra `cli` brings, and what each is installed as."""
+REPORT_EXTRA = {
+    "duckdb": "duckdb",
+    "matplotlib": "matplotlib",
+    "plotly": "plotly",
+    "prometheus_client": "prometheus-client",
+    "pyarrow": "pyarrow",
+}
+"""The same of the extra `report`."""
 
 
 class Command(NamedTuple):
@@ -42,6 +50,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("explain", "sglang_probe.cli.explain", "say why a start failed, and what would make room"),
     Command("diff", "sglang_probe.cli.diff", "say what runs differ in, what it cost, and what explains the outcome"),
     Command("plan", "sglang_probe.cli.plan", "plan another start: what other flags would give, or what it takes"),
+    Command("report", "sglang_probe.cli.report", "write a report to a file: charts, tables, a trace, metrics"),
     Command("schema", "sglang_probe.cli.schema", "print the JSON Schema of the events"),
     Command("demo", "sglang_probe.cli.demo", "replay a failing 8-GPU start with fakes, no GPU needed"),
 )
@@ -160,9 +169,10 @@ def _run(words: list[str]) -> int:
         return _complain(chosen, str(error))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in EXTRA:
+        extra = next((extra for extra in (EXTRA, REPORT_EXTRA) if missing in extra), None)
+        if extra is None:
             raise
-        return _complain(chosen, f"{missing} is missing; {sys.executable} -m pip install {' '.join(EXTRA.values())}")
+        return _complain(chosen, f"{missing} is missing; {sys.executable} -m pip install {' '.join(extra.values())}")
     except SystemExit as exit_:  # argparse: --help, --version and its errors
         return exit_.code if isinstance(exit_.code, int) else 2
 

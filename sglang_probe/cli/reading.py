@@ -50,7 +50,12 @@ def how_to_name_one(runs: Sequence[Run], path: str) -> str:
     return "give the directory of one run, or the files of one launch"
 
 
-def places(run: CollectedRun) -> list[str]:
+def where_of(collected: Collected) -> list[list[str]]:
+    """Return, run by run as a timeline has them, where the files are."""
+    return [*(_places(one) for one in collected.runs), *(list(log.files) for log in collected.logs)]
+
+
+def _places(run: CollectedRun) -> list[str]:
     """Return the directories of a run's files, or their names where they have none (standard input)."""
     files = {file for member in run.members for file in member.process.files}
     return sorted({str(Path(file).parent) if os.sep in file else file for file in files})

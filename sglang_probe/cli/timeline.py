@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 
 from sglang_probe.cli.given import add_assume, assumed
 from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
-from sglang_probe.cli.reading import collect, places, refuse_unused
+from sglang_probe.cli.reading import collect, refuse_unused, where_of
 from sglang_probe.report.text import timeline_text
 from sglang_probe.timeline import build, to_json
 
@@ -41,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         emit_json(to_json(timeline))
     else:
-        where = [*(places(one) for one in collected.runs), *(log.files for log in collected.logs)]
         now = datetime.now(timezone.utc)
-        emit(timeline_text(timeline, where, page_width(), colour=wants_colour(), now=now))
+        emit(timeline_text(timeline, where_of(collected), page_width(), colour=wants_colour(), now=now))
     return 0

@@ -1,0 +1,54 @@
+"""Writing files that a user names: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.paths import is_directory
+
+OURS: Final = ".parquet"
+"""Ending of the files in a directory that this program writes: only one that holds nothing else is replaced."""
+
+
+@contextmanager
+def replacing(name: str, *, is_directory: bool = False) -> Iterator[Path]:
+    """Yield a path beside `name` to write to; it takes that name's place when all went well, and is gone otherwise.
+
+    Raises:
+        BadUse: the file cannot be written, or a directory stands there that is not ours to replace.
+    """
+    target = Path(name)
+    _check(target, wants_directory=is_directory)
+    try:
+        room = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", dir=target.parent))
+    except OSError as error:
+        raise BadUse(f"cannot write {name}: {error.strerror}; name a file in a directory that you may write") from error
+    try:
+        fresh = room / target.name
+        yield fresh
+        if is_directory and target.is_dir():
+            target.rename(room / "former")
+        fresh.replace(target)
+    except OSError as error:
+        raise BadUse(f"cannot write {name}: {error.strerror or error}; make room, or name another file") from error
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def _check(target: Path, *, wants_directory: bool) -> None:
+    name = os.fspath(target)
+    if not wants_directory:
+        if is_directory("-o", name):
+            raise BadUse(f"-o {name!r} is a directory; name a file")
+        return
+    if target.exists() and not is_directory("-o", name):
+        raise BadUse(f"-o {name!r} is a file, and a directory of tables is to be written; name another, or remove it")
+    if target.is_dir() and any(not one.name.endswith(OURS) for one in target.iterdir()):
+        raise BadUse(f"-o {name!r} is a directory that holds more than tables; name another, or remove it")

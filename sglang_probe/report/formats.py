@@ -1,0 +1,48 @@
+"""The kinds of files that a report can be, by the ending of their name: a table, each row a module that writes one."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, cast
+
+from sglang_probe.report.material import Material
+
+
+class Writer(Protocol):
+    """A module that writes reports of one kind."""
+
+    def write(self, material: Material, path: Path) -> None:
+        """Write a report to `path`, which does not exist; OSError where the disk refuses."""
+
+
+class Format(NamedTuple):
+    """One row of the table."""
+
+    ending: str
+    module: str
+    what: str
+    is_directory: bool = False
+
+
+FORMATS: Final = (
+    Format(".html", "sglang_probe.report.html.write", "charts for a person, one file, opens from disk"),
+    Format(".json", "sglang_probe.report.document", "the timeline and the findings, for a program"),
+    Format(".parquet", "sglang_probe.report.tables.parquet", "a directory of tables, one Parquet file each", True),
+    Format(".duckdb", "sglang_probe.report.tables.duck", "the same tables as a DuckDB database"),
+    Format(".trace.json", "sglang_probe.report.trace", "slices and counters for Perfetto or chrome://tracing"),
+    Format(".prom", "sglang_probe.report.metrics", "metrics in OpenMetrics' text format"),
+    Format(".png", "sglang_probe.report.image", "the main chart as a picture"),
+    Format(".svg", "sglang_probe.report.image", "the main chart as a drawing"),
+)
+
+
+def format_of(name: str) -> Format | None:
+    """Return the format that a file name ends in, the longest ending that fits; None where none does."""
+    fitting = [one for one in FORMATS if name.lower().endswith(one.ending)]
+    return max(fitting, key=lambda one: len(one.ending), default=None)
+
+
+def writer_of(one: Format) -> Writer:
+    """Load the module of a format; ModuleNotFoundError where what it needs is not installed."""
+    return cast(Writer, importlib.import_module(one.module))
