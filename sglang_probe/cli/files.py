@@ -51,7 +51,7 @@ def check_place(name: str, *, is_directory: bool = False) -> None:
     target = Path(name)
     stands = is_a_directory("-o", name)
     if not is_a_directory("-o", os.fspath(target.parent)):
-        raise BadUse(f"-o {name!r} lies in {os.fspath(target.parent)!r}, which is no directory; make it, or name another")
+        raise BadUse(f"-o {name!r} lies in {os.fspath(target.parent)!r}, no directory; make it, or name another")
     if not is_directory and stands:
         raise BadUse(f"-o {name!r} is a directory; name a file")
     if is_directory and target.exists() and not stands:

@@ -83,7 +83,7 @@ def test_a_directory_of_tables_is_replaced_and_one_that_holds_more_is_not(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("nowhere/out.json", "which is no directory"),
+        ("nowhere/out.json", "no directory; make it"),
         ("runs.json", "is a directory"),
         ("file.parquet", "is a file"),
         (f"{'x' * 300}.json", "File name too long"),
