@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Final
 
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.report.plain import printable_json
 
 PIPED_WIDTH: Final = 80
 WIDEST: Final = 120
@@ -39,9 +38,10 @@ def emit(text: str) -> None:
 
 def emit_json(document: object) -> None:
     """Write a document, of structs or plain objects, to stdout as JSON, indented; raises as `emit`."""
-    import msgspec  # of the extra `cli`, which the commands that need none of it do without
+    from sglang_probe.report.document import json_text  # msgspec: commands without the extra `cli` do without it
 
-    emit(printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n")
+    emit(json_text(document))
+    emit("\n")  # by itself: a sum would copy half a gigabyte
 
 
 def discard_stdout() -> None:

@@ -22,7 +22,7 @@ from sglang_probe.cli.given import add_assume, assumed
 from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
 from sglang_probe.cli.reading import collect, refuse_unused, where_of
 from sglang_probe.report.text import timeline_text
-from sglang_probe.timeline import build, to_json
+from sglang_probe.timeline import build, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_unused(told, [collected])
     timeline = build(collected, assumed=told)
     if args.format == "json":
-        emit_json(to_json(timeline))
+        emit_json(shown(timeline))
     else:
         now = datetime.now(timezone.utc)
         emit(timeline_text(timeline, where_of(collected), page_width(), colour=wants_colour(), now=now))
