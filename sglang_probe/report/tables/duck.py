@@ -1,0 +1,41 @@
+"""Writes the tables as a DuckDB database, every table and column with its meaning as a comment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from sglang_probe.report.material import Material
+from sglang_probe.report.tables.made import tables_of
+from sglang_probe.report.tables.spec import Table
+
+
+def write(material: Material, path: Path) -> None:
+    """Write the database file `path`; DuckDB takes the columns as they lie in memory."""
+    with duckdb.connect(str(path)) as database:
+        for table, content in tables_of(material):
+            _write(database, table, content)
+
+
+def _write(database: Any, table: Table, content: Any) -> None:
+    columns = ", ".join(
+        f'"{column.name}" {column.kind.sql}{" NOT NULL" if column.required else ""}' for column in table.columns
+    )
+    database.execute(f"CREATE TABLE {table.name} ({columns})")
+    database.register("made", content)
+    database.execute(f"INSERT INTO {table.name} SELECT * FROM made")
+    database.unregister("made")
+    database.execute(f"COMMENT ON TABLE {table.name} IS {_quoted(table.meaning)}")
+    for column in table.columns:
+        database.execute(f'COMMENT ON COLUMN {table.name}."{column.name}" IS {_quoted(_comment(column))}')
+
+
+def _comment(column: Any) -> str:
+    return f"{column.meaning} ({column.kind.name})"
+
+
+def _quoted(text: str) -> str:
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"

@@ -1,0 +1,114 @@
+"""The kinds of columns: what each is in Arrow, what in SQL, and how Python values become one.
+
+A value that a kind cannot hold (a number beyond 64 bits) is NULL; text that is not Unicode is spelt out (`\\udcff`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sglang_probe.collect.report import unicode_only
+from sglang_probe.report.series import nanoseconds
+
+_HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
+_REFUSED: Final = (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError)
+"""What Arrow raises for a value that does not fit its column."""
+
+
+class Kind(NamedTuple):
+    """One row of the table of kinds."""
+
+    name: str
+    """As the documentation calls it."""
+    arrow: Any
+    sql: str
+    mend: Callable[[Any], Any]
+    """Makes a value fit that Arrow refused; never called with None."""
+    ending: str = ""
+    """How the names of its columns end."""
+
+
+def array_of(kind: Kind, values: Iterable[Any]) -> Any:
+    """Return Python values as an Arrow array; arrays that are ready (of dictionaries, of times) as they are."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    found = list(values)
+    try:
+        return pa.array(found, kind.arrow)
+    except _REFUSED:
+        return pa.array([None if value is None else kind.mend(value) for value in found], kind.arrow)
+
+
+def times_of(stamps: Iterable[str | None]) -> Any:
+    """Return RFC 3339 times in UTC as microseconds; NULL for text that is no time."""
+    found = list(stamps)
+    try:
+        return pc.cast(pa.array(found, pa.string()), _NS).cast(TIME.arrow, safe=False)
+    except _REFUSED:
+        return pa.array([_microseconds(stamp) for stamp in found], TIME.arrow)
+
+
+def local_times_of(stamps: Iterable[str | None]) -> Any:
+    """Return a log's times, which name no zone, as microseconds; NULL for text that is no time."""
+    return pa.array([_microseconds(stamp) for stamp in stamps], LOCAL_TIME.arrow)
+
+
+def json_text(value: Any) -> str | None:
+    """Return a value as JSON text that every reader takes; None for None."""
+    if value is None:
+        return None
+    try:
+        return msgspec.json.encode(value).decode()
+    except _REFUSED:
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
+        return _HALF_PAIR.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
+
+
+def _microseconds(stamp: str | None) -> int | None:
+    found = nanoseconds(stamp)
+    return None if found is None else found // 1000
+
+
+def _text(value: Any) -> str:
+    return unicode_only(value if isinstance(value, str) else str(value))
+
+
+def _words(value: Any) -> list[str]:
+    return [_text(one) for one in value]
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else None
+
+
+def _real(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+_NS: Final = pa.timestamp("ns", "UTC")
+TEXT: Final = Kind("text", pa.string(), "VARCHAR", _text)
+WORD: Final = Kind("text", pa.dictionary(pa.int32(), pa.string()), "VARCHAR", _text)
+"""Text that repeats: every distinct one is stored once."""
+WORDS: Final = Kind("list of text", pa.list_(pa.string()), "VARCHAR[]", _words)
+JSON: Final = Kind("JSON text", pa.string(), "JSON", _text)
+COUNT: Final = Kind("whole number", pa.int64(), "BIGINT", _whole)
+BYTES: Final = Kind("bytes", pa.int64(), "BIGINT", _whole, "_bytes")
+SECONDS: Final = Kind("seconds", pa.float64(), "DOUBLE", _real, "_s")
+REAL: Final = Kind("number", pa.float64(), "DOUBLE", _real)
+FLAG: Final = Kind("true or false", pa.bool_(), "BOOLEAN", _flag)
+TIME: Final = Kind("time, UTC", pa.timestamp("us", "UTC"), "TIMESTAMP WITH TIME ZONE", _microseconds)
+LOCAL_TIME: Final = Kind("time without a zone", pa.timestamp("us"), "TIMESTAMP", _microseconds)
