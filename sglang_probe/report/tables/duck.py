@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,21 @@ from sglang_probe.report.tables.spec import Table
 def write(material: Material, path: Path) -> None:
     """Write the database file `path`; DuckDB takes the columns as they lie in memory."""
     with duckdb.connect(str(path)) as database:
-        for table, content in tables_of(material):
-            _write(database, table, content)
+        database.begin()  # a commit for each of the comments would take a second
+        for table, pieces in tables_of(material):
+            _write(database, table, pieces)
+        database.commit()
 
 
-def _write(database: Any, table: Table, content: Any) -> None:
+def _write(database: Any, table: Table, pieces: Iterable[Any]) -> None:
     columns = ", ".join(
         f'"{column.name}" {column.kind.sql}{" NOT NULL" if column.required else ""}' for column in table.columns
     )
     database.execute(f"CREATE TABLE {table.name} ({columns})")
-    database.register("made", content)
-    database.execute(f"INSERT INTO {table.name} SELECT * FROM made")
-    database.unregister("made")
+    for piece in pieces:
+        database.register("piece", piece)
+        database.execute(f"INSERT INTO {table.name} SELECT * FROM piece")
+        database.unregister("piece")
     database.execute(f"COMMENT ON TABLE {table.name} IS {_quoted(table.meaning)}")
     for column in table.columns:
         database.execute(f'COMMENT ON COLUMN {table.name}."{column.name}" IS {_quoted(_comment(column))}')

@@ -1,91 +1,54 @@
 """The table of events: each as it stands in its file, with the reading of its own moment in columns.
 
-`delta` and `outcome` follow from the other columns, `level` and `message` are for who reads the file: they are left out.
+What follows from other columns (`delta`, `outcome`) or is for who reads the file (`level`, `message`) is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from sglang_probe.collect.read import CollectedRun
-from sglang_probe.collect.records import Reading, Record, Span, object_of, reading_of
+from sglang_probe.collect.records import Part as Decoder
+from sglang_probe.collect.records import Record, reading_of
 from sglang_probe.collect.repair import without_half_pairs
-from sglang_probe.report.tables.kinds import BYTES, COUNT, JSON, SECONDS, TEXT, TIME, WORD, json_text
-from sglang_probe.report.tables.spec import OWNER, Column, Facts, Frame, Get, Table, each
-from sglang_probe.timeline.values import text
+from sglang_probe.report.tables.kinds import BYTES, COUNT, JSON, SECONDS, TEXT, TIME, WORD, WRITTEN
+from sglang_probe.report.tables.spec import OWNER, Column, Facts, Frame, Get, Table, few, of
+from sglang_probe.timeline.model import Failure
 
-_NO_READING: Final = Reading()
-_NO_SPAN: Final = Span("")
-_NOTHING: Final[dict[str, Any]] = {}
+_raised = Decoder(Failure)
 
 
 def _frame(facts: Facts) -> Frame:
-    """Take the events process by process, in the order of the processes of the timeline."""
-    runs = {(run.run_id, run.launch): run for run in facts.material.collected.runs}
-    records: list[list[Record]] = []
-    by_run: dict[tuple[str, int], dict[tuple[Any, ...], list[Record]]] = {}
-    for seat in facts.seats:
-        name = (seat.run.run_id, seat.run.launch)
-        found = None if seat.run.source == "log" else runs.get(name)
-        if name not in by_run:
-            by_run[name] = {} if found is None else _by_process(found)
-        process = seat.process
-        records.append(by_run[name].pop((process.host, process.pid, process.start_ticks), []))
+    records = [facts.whole.records[seat.number] for seat in facts.seats]
     rows = list(chain.from_iterable(records))
-    readings = [reading_of(row.before if row.kind == "begin" else row.after) or _NO_READING for row in rows]
-    told = {
-        "readings": readings,
-        "exceptions": [object_of(row.exception) or _NOTHING for row in rows],
-        "spans": [row.span or _NO_SPAN for row in rows],
+    parts = {
+        "owner": facts.owners(map(len, records)),
+        "reading": few(reading_of(row.before if row.kind == "begin" else row.after) for row in rows),
+        "exception": few(_raised(row.exception) for row in rows),
+        "span": few(row.span for row in rows),
     }
-    return Frame(rows, facts, facts.spread(map(len, records)), told)
+    return Frame(rows, parts)
 
 
-def _by_process(run: CollectedRun) -> dict[tuple[Any, ...], list[Record]]:
-    found: dict[tuple[Any, ...], list[Record]] = {}
-    for member in run.members:
-        key = member.process.key
-        found.setdefault((key.host, key.pid, key.start_ticks), []).extend(member.process.records)
-    return found
+def _durations(rows: Sequence[Record]) -> Iterable[float | None]:
+    return (None if row.duration_ns is None else row.duration_ns / 1e9 for row in rows)
 
 
-def _read(name: str) -> Get:
-    return lambda frame: map(attrgetter(name), frame.beside["readings"])
-
-
-def _listed(frame: Frame) -> Iterable[Any]:
-    return [None if one.nvml_processes is None else json_text(one.nvml_processes) for one in frame.beside["readings"]]
-
-
-def _span(name: str) -> Get:
-    return lambda frame: [getattr(span, name) or None for span in frame.beside["spans"]]
-
-
-def _raised(name: str) -> Get:
-    return lambda frame: [text(one, name) if one else None for one in frame.beside["exceptions"]]
-
-
-def _as_written(name: str) -> Get:
+def _as_written(get: Callable[[Record], msgspec.Raw]) -> Get:
     """Return what takes an object's own text, which is JSON already; NULL where there is none."""
-    return lambda frame: [_json(raw) for raw in map(attrgetter(name), frame.rows)]
+    return lambda rows: [None if (raw := get(row)) in _NONE else _text(raw) for row in rows]
 
 
-def _json(raw: msgspec.Raw) -> str | None:
+_NONE: Final = (msgspec.Raw(), msgspec.Raw(b"null"), msgspec.Raw(b"[]"))
+
+
+def _text(raw: msgspec.Raw) -> str:
     whole = bytes(raw)
-    if not whole or whole == b"null":
-        return None
-    if b"\\u" in whole:
-        whole = without_half_pairs(whole)
-    return whole.decode("utf-8", "replace")
-
-
-def _reading(name: str, meaning: str) -> Column:
-    return Column(name, BYTES, meaning, _read(name))
+    return (without_half_pairs(whole) if b"\\u" in whole else whole).decode("utf-8", "replace")
 
 
 EVENTS: Final = Table(
@@ -102,50 +65,47 @@ EVENTS: Final = Table(
         Column("kind", WORD, "begin, end, error or sample"),
         Column("worker", WORD, "target or draft"),
         Column("draft_index", COUNT, "which draft"),
-        Column("span_id", WORD, "the call it is of: `steps.step_id`", _span("id")),
-        Column("parent_id", WORD, "the call around that one", _span("parent")),
-        Column(
-            "duration_s",
-            SECONDS,
-            "how long the call took, on end and error",
-            each(lambda row: _seconds(row.duration_ns)),
+        *of(
+            "span",
+            Column("span_id", WORD, "the call it is of: `steps.step_id`", "id"),
+            Column("parent_id", WORD, "the call around that one", "parent"),
         ),
-        _reading("device_total_bytes", "CUDA's total; this and the next: before on a begin, after on the others"),
-        _reading("device_free_bytes", "free on the device for everybody"),
-        _reading("torch_allocated_bytes", "in live tensors of the process"),
-        _reading("torch_reserved_bytes", "held by torch's allocator, allocated or cached"),
-        _reading("torch_peak_allocated_bytes", "the most that was allocated"),
-        _reading("torch_peak_reserved_bytes", "the most that was reserved"),
-        _reading("torch_inactive_split_bytes", "free parts of blocks in use"),
-        _reading("torch_pinned_bytes", "page-locked host memory of torch's"),
-        _reading("nvml_total_bytes", "the card's memory by NVML"),
-        _reading("nvml_reserved_bytes", "reserved by driver and firmware"),
-        _reading("nvml_used_bytes", "used by processes"),
-        _reading("nvml_free_bytes", "free, by NVML"),
-        _reading("amdsmi_total_bytes", "the card's memory by AMD's library"),
-        _reading("amdsmi_used_bytes", "used, by AMD's library"),
-        _reading("host_rss_bytes", "resident memory of the process"),
-        _reading("host_available_bytes", "available on the host"),
-        _reading("host_shm_used_bytes", "used in /dev/shm by everybody"),
-        Column("nvml_processes", JSON, "NVML's list of processes; NULL where it was not read", _listed),
-        Column("exception_id", WORD, "one id over all steps that it passed", _raised("id")),
-        Column("exception_type", WORD, "its type", _raised("type")),
-        Column("exception_message", TEXT, "what it says, in the innermost step alone", _raised("message")),
-        Column("exception_raised_in", WORD, "module:function:line", _raised("raised_in")),
-        Column("exception_stacktrace", TEXT, "its stack, in the innermost step alone", _raised("stacktrace")),
-        Column("attributes", JSON, "what else it says, by event", _as_written("attributes")),
-        Column("degraded", JSON, "what could not be read, and why", _as_written("degraded")),
-        Column(
-            "written_run_id",
-            WORD,
-            "run id in the file; another one where launches were joined",
-            "run_id",
-            required=True,
+        Column("duration_s", SECONDS, "how long the call took, on end and error", _durations),
+        *of(
+            "reading",
+            Column("device_total_bytes", BYTES, "CUDA's total; as all readings: before on a begin, else after"),
+            Column("device_free_bytes", BYTES, "free on the device for everybody"),
+            Column("torch_allocated_bytes", BYTES, "in live tensors of the process"),
+            Column("torch_reserved_bytes", BYTES, "held by torch's allocator, allocated or cached"),
+            Column("torch_peak_allocated_bytes", BYTES, "the most that was allocated"),
+            Column("torch_peak_reserved_bytes", BYTES, "the most that was reserved"),
+            Column("torch_inactive_split_bytes", BYTES, "free parts of blocks in use"),
+            Column("torch_pinned_bytes", BYTES, "page-locked host memory of torch's"),
+            Column("nvml_total_bytes", BYTES, "the card's memory by NVML"),
+            Column("nvml_reserved_bytes", BYTES, "reserved by driver and firmware"),
+            Column("nvml_used_bytes", BYTES, "used by processes"),
+            Column("nvml_free_bytes", BYTES, "free, by NVML"),
+            Column("amdsmi_total_bytes", BYTES, "the card's memory by AMD's library"),
+            Column("amdsmi_used_bytes", BYTES, "used, by AMD's library"),
+            Column("host_rss_bytes", BYTES, "resident memory of the process"),
+            Column("host_available_bytes", BYTES, "available on the host"),
+            Column("host_shm_used_bytes", BYTES, "used in /dev/shm by everybody"),
+            Column("nvml_processes", JSON, "NVML's list of processes; NULL where it was not read"),
+            Column("amdsmi_processes", JSON, "the list by AMD's library"),
         ),
+        *of(
+            "exception",
+            Column("exception_id", WORD, "the same on all events that it passed", "id"),
+            Column("exception_type", WORD, "its type", "type"),
+            Column("exception_message", TEXT, "what it says, in the innermost call alone", "message"),
+            Column("exception_raised_in", WORD, "module:function:line", "raised_in"),
+            Column("exception_stacktrace", TEXT, "its stack, in the innermost call alone", "stacktrace"),
+        ),
+        Column("attributes", WRITTEN, "what else it says, by event", _as_written(attrgetter("attributes"))),
+        Column(
+            "degraded", WRITTEN, "what could not be read, and why; NULL: nothing", _as_written(attrgetter("degraded"))
+        ),
+        Column("written_run_id", WORD, "its own run id: another one where launches were joined", "run_id", True),
     ),
     _frame,
 )
-
-
-def _seconds(ns: int | None) -> float | None:
-    return None if ns is None else ns / 1e9

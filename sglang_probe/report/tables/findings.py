@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final, NamedTuple
 
-from sglang_probe.explain.model import Finding, Lever, RunFindings
+from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.report.tables.kinds import BYTES, COUNT, FLAG, JSON, TEXT, WORD, WORDS
-from sglang_probe.report.tables.spec import RUN, Column, Facts, Frame, Table
+from sglang_probe.report.tables.spec import RUN, Column, Facts, Frame, Part, Table, of, owners
 
-_FINDING: Final = Column(
-    "finding", COUNT, "its place among the run's findings, from 0: the first leads", "index", required=True
-)
+_PLACE: Final = Column("finding", COUNT, "its place among the run's findings, from 0: the first leads", "number", True)
 
 
-class _Row(NamedTuple):
-    run: RunFindings
-    index: int
+class _Placed(NamedTuple):
+    number: int
     finding: Finding
 
 
-def _rows(facts: Facts) -> list[_Row]:
-    runs = facts.material.explanation.runs
-    return [_Row(run, index, finding) for run in runs for index, finding in enumerate(run.findings)]
+def _findings(facts: Facts) -> Frame:
+    runs = facts.whole.material.explanation.runs
+    rows = list(chain.from_iterable(run.findings for run in runs))
+    numbered = [_Placed(number, one) for run in runs for number, one in enumerate(run.findings)]
+    return Frame(rows, {"owner": owners(runs, (len(run.findings) for run in runs)), "placed": Part(numbered)})
 
 
 FINDINGS: Final = Table(
@@ -30,36 +30,41 @@ FINDINGS: Final = Table(
     "a finding (`run_id`, `launch`, `finding` name it)",
     (
         *RUN,
-        _FINDING,
-        Column("rule", WORD, "the rule that found it", "finding.rule", required=True),
-        Column("severity", WORD, "error, warning or info", "finding.severity", required=True),
-        Column("confidence", WORD, "certain, likely or possible", "finding.confidence", required=True),
-        Column("ranks", WORDS, "labels; empty: the run as a whole", "finding.ranks", required=True),
-        Column("says", TEXT, "what it is, with figures in GiB", "finding.says", required=True),
-        Column("numbers", JSON, "the same figures, by their names in `timeline`", "finding.numbers", required=True),
-        Column("formula", TEXT, "with the values put in", "finding.formula"),
-        Column("notes", WORDS, "what was checked, and what is not known", "finding.notes", required=True),
-        Column("doc", TEXT, "where the rule is explained", "finding.doc", required=True),
+        *of("placed", _PLACE),
+        Column("rule", WORD, "the rule that found it", required=True),
+        Column("severity", WORD, "error, warning or info", required=True),
+        Column("confidence", WORD, "certain, likely or possible", required=True),
+        Column("ranks", WORDS, "labels; empty: the run as a whole", required=True),
+        Column("says", TEXT, "what it is, with figures in GiB", required=True),
+        Column("numbers", JSON, "the same figures, by their names in `timeline`", required=True),
+        Column("formula", TEXT, "with the values put in"),
+        Column("notes", WORDS, "what was checked, and what is not known", required=True),
+        Column("doc", TEXT, "where the rule is explained", required=True),
     ),
-    lambda facts: Frame(_rows(facts), facts),
+    _findings,
 )
 
 
-class _LeverRow(NamedTuple):
-    run: RunFindings
-    index: int
-    lever_index: int
+class _PlacedLever(NamedTuple):
+    number: int
+    """Of its finding."""
+    lever_number: int
     lever: Lever
 
 
 def _levers(facts: Facts) -> Frame:
-    rows = [
-        _LeverRow(row.run, row.index, place, lever)
-        for row in _rows(facts)
-        for place, lever in enumerate((row.finding.lever, *row.finding.levers))
-        if lever is not None
+    runs = facts.whole.material.explanation.runs
+    found = [
+        [
+            _PlacedLever(number, place, lever)
+            for number, finding in enumerate(run.findings)
+            for place, lever in enumerate((finding.lever, *finding.levers))
+            if lever is not None
+        ]
+        for run in runs
     ]
-    return Frame(rows, facts)
+    rows = list(chain.from_iterable(found))
+    return Frame([one.lever for one in rows], {"owner": owners(runs, map(len, found)), "placed": Part(rows)})
 
 
 LEVERS: Final = Table(
@@ -68,21 +73,18 @@ LEVERS: Final = Table(
     "something to do (`run_id`, `launch`, `finding`, `lever` name it)",
     (
         *RUN,
-        _FINDING,
-        Column(
-            "lever",
-            COUNT,
-            "0: the first thing to do; then what else would help, most first",
-            "lever_index",
-            required=True,
+        *of(
+            "placed",
+            _PLACE,
+            Column("lever", COUNT, "0: the first thing to do; then what else helps, most first", "lever_number", True),
         ),
-        Column("flag", WORD, "the flag that does it; NULL where it is none", "lever.flag"),
-        Column("value", JSON, "what to set it to", "lever.value"),
-        Column("gain_bytes", BYTES, "what it gives the tightest rank; NULL: unknown", "lever.gain_bytes"),
-        Column("gain_tokens", COUNT, "the same in KV tokens", "lever.gain_tokens"),
-        Column("enough", FLAG, "it alone would have let the run start; NULL: unknown", "lever.enough"),
-        Column("basis", WORD, "given, measured, scaled, assumed or unknown", "lever.basis", required=True),
-        Column("says", TEXT, "in one sentence", "lever.says", required=True),
+        Column("flag", WORD, "the flag that does it; NULL where it is none"),
+        Column("value", JSON, "what to set it to"),
+        Column("gain_bytes", BYTES, "what it gives the tightest rank; NULL: unknown"),
+        Column("gain_tokens", COUNT, "the same in KV tokens"),
+        Column("enough", FLAG, "it alone would have let the run start; NULL: unknown"),
+        Column("basis", WORD, "given, measured, scaled, assumed or unknown", required=True),
+        Column("says", TEXT, "in one sentence", required=True),
     ),
     _levers,
 )

@@ -31,33 +31,29 @@ class Kind(NamedTuple):
     sql: str
     mend: Callable[[Any], Any]
     """Makes a value fit that Arrow refused; never called with None."""
-    ending: str = ""
-    """How the names of its columns end."""
+    made: Callable[[list[Any]], Any] | None = None
+    """What makes the array, where Arrow does not take the values as they are."""
 
 
 def array_of(kind: Kind, values: Iterable[Any]) -> Any:
-    """Return Python values as an Arrow array; arrays that are ready (of dictionaries, of times) as they are."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values
+    """Return Python values as an Arrow array."""
     found = list(values)
     try:
-        return pa.array(found, kind.arrow)
+        return pa.array(found, kind.arrow) if kind.made is None else kind.made(found)
     except _REFUSED:
         return pa.array([None if value is None else kind.mend(value) for value in found], kind.arrow)
 
 
-def times_of(stamps: Iterable[str | None]) -> Any:
-    """Return RFC 3339 times in UTC as microseconds; NULL for text that is no time."""
-    found = list(stamps)
-    try:
-        return pc.cast(pa.array(found, pa.string()), _NS).cast(TIME.arrow, safe=False)
-    except _REFUSED:
-        return pa.array([_microseconds(stamp) for stamp in found], TIME.arrow)
+def _times(stamps: list[str | None]) -> Any:
+    return pc.cast(pa.array(stamps, pa.string()), _NS).cast(_TIME, safe=False)
 
 
-def local_times_of(stamps: Iterable[str | None]) -> Any:
-    """Return a log's times, which name no zone, as microseconds; NULL for text that is no time."""
-    return pa.array([_microseconds(stamp) for stamp in stamps], LOCAL_TIME.arrow)
+def _local_times(stamps: list[str | None]) -> Any:
+    return pa.array([None if stamp is None else _microseconds(stamp) for stamp in stamps], _LOCAL_TIME)
+
+
+def _objects(values: list[Any]) -> Any:
+    return pa.array(list(map(json_text, values)), pa.string())
 
 
 def json_text(value: Any) -> str | None:
@@ -100,15 +96,19 @@ def _flag(value: Any) -> bool | None:
 
 
 _NS: Final = pa.timestamp("ns", "UTC")
+_TIME: Final = pa.timestamp("us", "UTC")
+_LOCAL_TIME: Final = pa.timestamp("us")
 TEXT: Final = Kind("text", pa.string(), "VARCHAR", _text)
 WORD: Final = Kind("text", pa.dictionary(pa.int32(), pa.string()), "VARCHAR", _text)
 """Text that repeats: every distinct one is stored once."""
 WORDS: Final = Kind("list of text", pa.list_(pa.string()), "VARCHAR[]", _words)
-JSON: Final = Kind("JSON text", pa.string(), "JSON", _text)
+JSON: Final = Kind("JSON text", pa.string(), "JSON", json_text, _objects)
+WRITTEN: Final = Kind("JSON text", pa.string(), "JSON", _text)
+"""JSON that is text already."""
 COUNT: Final = Kind("whole number", pa.int64(), "BIGINT", _whole)
-BYTES: Final = Kind("bytes", pa.int64(), "BIGINT", _whole, "_bytes")
-SECONDS: Final = Kind("seconds", pa.float64(), "DOUBLE", _real, "_s")
+BYTES: Final = Kind("bytes", pa.int64(), "BIGINT", _whole)
+SECONDS: Final = Kind("seconds", pa.float64(), "DOUBLE", _real)
 REAL: Final = Kind("number", pa.float64(), "DOUBLE", _real)
 FLAG: Final = Kind("true or false", pa.bool_(), "BOOLEAN", _flag)
-TIME: Final = Kind("time, UTC", pa.timestamp("us", "UTC"), "TIMESTAMP WITH TIME ZONE", _microseconds)
-LOCAL_TIME: Final = Kind("time without a zone", pa.timestamp("us"), "TIMESTAMP", _microseconds)
+TIME: Final = Kind("time, UTC", _TIME, "TIMESTAMP WITH TIME ZONE", _microseconds, _times)
+LOCAL_TIME: Final = Kind("time without a zone", _LOCAL_TIME, "TIMESTAMP", _microseconds, _local_times)

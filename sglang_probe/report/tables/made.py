@@ -13,7 +13,7 @@ from sglang_probe.report.tables.findings import FINDINGS, LEVERS
 from sglang_probe.report.tables.ledger import LEDGER
 from sglang_probe.report.tables.processes import NEIGHBOURS, PRE_LOAD, PROCESSES, TARGETS
 from sglang_probe.report.tables.runs import ABOUT, LOSSES, REMARKS, RUNS
-from sglang_probe.report.tables.spec import Facts, Table
+from sglang_probe.report.tables.spec import Table, Whole, pieces_of
 from sglang_probe.report.tables.steps import STEPS
 
 TABLES: Final = (
@@ -26,13 +26,13 @@ class Made(NamedTuple):
     """A table and its content."""
 
     table: Table
-    content: Any
-    """A `pyarrow.Table`."""
+    pieces: Iterator[Any]
+    """Its content, one `pyarrow.Table` after the other; at least one."""
 
 
 def tables_of(material: Material) -> Iterator[Made]:
-    """Yield every table with its content, one at a time: none is kept here. The same material, the same rows in order."""
+    """Yield every table with its content, one at a time. The same material gives the same rows in the same order."""
     with no_garbage_collection():
-        facts = Facts(material)
+        pieces = pieces_of(Whole(material))
         for table in TABLES:
-            yield Made(table, table.made(facts))
+            yield Made(table, table.made(pieces))

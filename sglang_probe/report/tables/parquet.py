@@ -17,6 +17,8 @@ def write(material: Material, path: Path) -> None:
     it means (in its metadata)."""
     path.mkdir()
     told = {"sglang_probe.schema": SCHEMA, "sglang_probe.version": sglang_probe.__version__}
-    for table, content in tables_of(material):
-        known = content.replace_schema_metadata({**content.schema.metadata, **told})
-        pq.write_table(known, path / f"{table.name}.parquet", compression="zstd")
+    for table, pieces in tables_of(material):
+        schema = table.schema.with_metadata({**table.schema.metadata, **told})
+        with pq.ParquetWriter(path / f"{table.name}.parquet", schema, compression="zstd") as file:
+            for piece in pieces:
+                file.write_table(piece.replace_schema_metadata(schema.metadata))

@@ -1,39 +1,39 @@
-"""The tables about processes: `processes`, `pre_load` (idle card to pre-load memory), `neighbours`, `targets` (hooks)."""
+"""The tables about processes: themselves, their way to the pre-load memory, neighbours, what was hooked in them."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from operator import attrgetter
+from typing import Final
 
 from sglang_probe.collect.records import Rank
 from sglang_probe.report.tables.kinds import BYTES, COUNT, FLAG, JSON, REAL, SECONDS, TEXT, TIME, WORD
-from sglang_probe.report.tables.spec import OWNER, Column, Facts, Frame, Get, Table, each
-from sglang_probe.timeline.model import Device, Process
-
-
-class _Row(NamedTuple):
-    process: Process
-    rank: Rank
-    device: Device
+from sglang_probe.report.tables.spec import OWNER, Column, Facts, Frame, Part, Table, each, few, of
 
 
 def _processes(facts: Facts) -> Frame:
-    processes = [seat.process for seat in facts.seats]
-    rows = [_Row(one, one.rank or Rank(), one.device or Device()) for one in processes]
-    return Frame(rows, facts, facts.spread([1] * len(rows)))
-
-
-def _place(dimension: str, what: str) -> Get:
-    def get(row: _Row) -> Any:
-        part = getattr(row.rank, dimension)
-        return None if part is None else getattr(part, what)
-
-    return each(get)
+    rows = [seat.process for seat in facts.seats]
+    parts = {
+        "owner": Part(facts.seats),
+        "rank": few(row.rank for row in rows),
+        "device": few(row.device for row in rows),
+    }
+    return Frame(rows, parts)
 
 
 def _dimension(name: str, meaning: str) -> tuple[Column, Column]:
+    dimension = attrgetter(name)
+
+    def place(rank: Rank) -> int | None:
+        part = dimension(rank)
+        return None if part is None else part.rank
+
+    def size(rank: Rank) -> int | None:
+        part = dimension(rank)
+        return None if part is None else part.size
+
     return (
-        Column(f"{name}_rank", COUNT, f"place in {meaning}; NULL: unknown, or there is none", _place(name, "rank")),
-        Column(f"{name}_size", COUNT, f"size of {meaning}", _place(name, "size")),
+        Column(f"{name}_rank", COUNT, f"place in {meaning}; NULL: unknown, or there is none", each(place)),
+        Column(f"{name}_size", COUNT, f"size of {meaning}", each(size)),
     )
 
 
@@ -43,40 +43,38 @@ PROCESSES: Final = Table(
     "a process; the launcher first, then the ranks in their order",
     (
         *OWNER,
-        Column(
-            "role",
-            WORD,
-            "launcher, scheduler, tokenizer, detokenizer, dp_controller, other",
-            "process.role",
-            required=True,
+        Column("role", WORD, "launcher, scheduler, tokenizer, detokenizer, dp_controller, other", required=True),
+        Column("parent_pid", COUNT, "pid of its parent", "parent"),
+        Column("start_ticks", COUNT, "when it started, in clock ticks since boot"),
+        Column("boot_id", WORD, "the boot of its host, whose clock `mono_ns` is"),
+        *of(
+            "rank",
+            *_dimension("world", "the world"),
+            *_dimension("dp", "data parallelism"),
+            *_dimension("pp", "the pipeline"),
+            *_dimension("tp", "tensor parallelism"),
+            *_dimension("ep", "expert parallelism"),
+            *_dimension("attn_cp", "context parallelism of attention"),
+            *_dimension("moe_dp", "data parallelism of experts"),
+            Column("node", COUNT, "--node-rank of its host"),
         ),
-        Column("parent_pid", COUNT, "pid of its parent", "process.parent"),
-        Column("start_ticks", COUNT, "when it started, in clock ticks since boot", "process.start_ticks"),
-        Column("boot_id", WORD, "the boot of its host, whose clock `mono_ns` is", "process.boot_id"),
-        *_dimension("world", "the world"),
-        *_dimension("dp", "data parallelism"),
-        *_dimension("pp", "the pipeline"),
-        *_dimension("tp", "tensor parallelism"),
-        *_dimension("ep", "expert parallelism"),
-        *_dimension("attn_cp", "context parallelism of attention"),
-        *_dimension("moe_dp", "data parallelism of experts"),
-        Column("node", COUNT, "--node-rank of its host", "rank.node"),
-        Column("device_index", COUNT, "SGLang's gpu_id", "device.index"),
-        Column("device_uuid", TEXT, "the card, as NVML spells it", "device.uuid"),
-        Column("device_name", WORD, "the card's name", "device.name"),
-        Column("device_kind", WORD, "cuda, cpu, ...; on cpu the device's memory is the host's", "device.kind"),
-        Column("device_total_bytes", BYTES, "the device's memory; NULL in a log", "device.total_bytes"),
-        Column("alive", FLAG, "it runs; NULL: not knowable here", "process.alive"),
-        Column("alive_reason", TEXT, "why that is not known", "process.alive_reason"),
-        Column("first_ts", TIME, "its first event", "process.first_ts"),
-        Column("last_ts", TIME, "its last event", "process.last_ts"),
-        Column("events", COUNT, "events that were read", "process.events", required=True),
-        Column("lost_events", COUNT, "events that are known to be missing", "process.lost_events", required=True),
-        Column("torn_tail", FLAG, "its last line is cut off", "process.torn_tail", required=True),
-        Column(
-            "no_memory_role", FLAG, "a rank in which the probe hooked nothing", "process.no_memory_role", required=True
+        *of(
+            "device",
+            Column("device_index", COUNT, "SGLang's gpu_id", "index"),
+            Column("device_uuid", TEXT, "the card, as NVML spells it", "uuid"),
+            Column("device_name", WORD, "the card's name", "name"),
+            Column("device_kind", WORD, "cuda, cpu, ...; on cpu the device's memory is the host's", "kind"),
+            Column("device_total_bytes", BYTES, "the device's memory; NULL in a log", "total_bytes"),
         ),
-        Column("degraded", JSON, "what the probe could not read, counted", "process.degraded", required=True),
+        Column("alive", FLAG, "it runs; NULL: not knowable here"),
+        Column("alive_reason", TEXT, "why that is not known"),
+        Column("first_ts", TIME, "its first event"),
+        Column("last_ts", TIME, "its last event"),
+        Column("events", COUNT, "events that were read", required=True),
+        Column("lost_events", COUNT, "events that are known to be missing", required=True),
+        Column("torn_tail", FLAG, "its last line is cut off", required=True),
+        Column("no_memory_role", FLAG, "a rank in which the probe hooked nothing", required=True),
+        Column("degraded", JSON, "what the probe could not read, counted", required=True),
     ),
     _processes,
 )
@@ -84,7 +82,7 @@ PROCESSES: Final = Table(
 
 def _pre_load(facts: Facts) -> Frame:
     known = [seat.process.pre_load for seat in facts.seats]
-    return Frame([one for one in known if one is not None], facts, facts.spread(one is not None for one in known))
+    return Frame([one for one in known if one is not None], {"owner": facts.owners(one is not None for one in known)})
 
 
 PRE_LOAD: Final = Table(
@@ -115,7 +113,7 @@ PRE_LOAD: Final = Table(
 
 def _neighbours(facts: Facts) -> Frame:
     found = [seat.process.neighbours for seat in facts.seats]
-    return Frame([one for some in found for one in some], facts, facts.spread(map(len, found)))
+    return Frame([one for some in found for one in some], {"owner": facts.owners(map(len, found))})
 
 
 NEIGHBOURS: Final = Table(
@@ -141,7 +139,7 @@ NEIGHBOURS: Final = Table(
 
 def _targets(facts: Facts) -> Frame:
     found = [seat.process.targets for seat in facts.seats]
-    return Frame([one for some in found for one in some], facts, facts.spread(map(len, found)))
+    return Frame([one for some in found for one in some], {"owner": facts.owners(map(len, found))})
 
 
 TARGETS: Final = Table(
