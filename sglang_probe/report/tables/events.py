@@ -5,12 +5,10 @@ What follows from other columns (`delta`, `outcome`) or is for who reads the fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
-
-import msgspec
 
 from sglang_probe.collect.records import Part as Decoder
 from sglang_probe.collect.records import Record, reading_of
@@ -38,17 +36,22 @@ def _durations(rows: Sequence[Record]) -> Iterable[float | None]:
     return (None if row.duration_ns is None else row.duration_ns / 1e9 for row in rows)
 
 
-def _as_written(get: Callable[[Record], msgspec.Raw]) -> Get:
-    """Return what takes an object's own text, which is JSON already; NULL where there is none."""
-    return lambda rows: [None if (raw := get(row)) in _NONE else _text(raw) for row in rows]
+def _as_written(name: str) -> Get:
+    """Return what takes an object's own text, which is JSON already; NULL where there is nothing in it."""
+    get = attrgetter(name)
+
+    def texts(rows: Sequence[Record]) -> Iterable[str | None]:
+        written = (str(raw, "utf-8", "replace") for raw in map(get, rows))
+        return (None if text in _NONE else _whole_pairs(text) if "\\u" in text else text for text in written)
+
+    return texts
 
 
-_NONE: Final = (msgspec.Raw(), msgspec.Raw(b"null"), msgspec.Raw(b"[]"))
+_NONE: Final = ("", "null", "[]")
 
 
-def _text(raw: msgspec.Raw) -> str:
-    whole = bytes(raw)
-    return (without_half_pairs(whole) if b"\\u" in whole else whole).decode("utf-8", "replace")
+def _whole_pairs(text: str) -> str:
+    return without_half_pairs(text.encode()).decode()
 
 
 EVENTS: Final = Table(
@@ -101,10 +104,8 @@ EVENTS: Final = Table(
             Column("exception_raised_in", WORD, "module:function:line", "raised_in"),
             Column("exception_stacktrace", TEXT, "its stack, in the innermost call alone", "stacktrace"),
         ),
-        Column("attributes", WRITTEN, "what else it says, by event", _as_written(attrgetter("attributes"))),
-        Column(
-            "degraded", WRITTEN, "what could not be read, and why; NULL: nothing", _as_written(attrgetter("degraded"))
-        ),
+        Column("attributes", WRITTEN, "what else it says, by event", _as_written("attributes")),
+        Column("degraded", WRITTEN, "what could not be read, and why; NULL: nothing", _as_written("degraded")),
         Column("written_run_id", WORD, "its own run id: another one where launches were joined", "run_id", True),
     ),
     _frame,

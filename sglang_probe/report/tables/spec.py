@@ -111,7 +111,7 @@ class Facts:
 
 
 def pieces_of(whole: Whole) -> list[Facts]:
-    """Return the processes in pieces: memory that is used again costs less than fresh memory. One at least, if empty."""
+    """Return the processes in pieces, one at least: memory that is used again costs less than fresh memory."""
     seats = whole.seats
     return [Facts(whole, seats[start : start + PIECE]) for start in range(0, max(len(seats), 1), PIECE)]
 
