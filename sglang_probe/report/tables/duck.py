@@ -33,11 +33,7 @@ def _write(database: Any, table: Table, pieces: Iterable[Any]) -> None:
         database.unregister("piece")
     database.execute(f"COMMENT ON TABLE {table.name} IS {_quoted(table.meaning)}")
     for column in table.columns:
-        database.execute(f'COMMENT ON COLUMN {table.name}."{column.name}" IS {_quoted(_comment(column))}')
-
-
-def _comment(column: Any) -> str:
-    return f"{column.meaning} ({column.kind.name})"
+        database.execute(f'COMMENT ON COLUMN {table.name}."{column.name}" IS {_quoted(column.comment)}')
 
 
 def _quoted(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from sglang_probe.collect.records import Part as Decoder
 from sglang_probe.collect.records import Record, reading_of
 from sglang_probe.collect.repair import without_half_pairs
-from sglang_probe.report.tables.kinds import BYTES, COUNT, JSON, SECONDS, TEXT, TIME, WORD, WRITTEN
+from sglang_probe.report.tables.kinds import BYTES, COUNT, JSON, NANOSECONDS, SECONDS, TEXT, TIME, WORD, WRITTEN
 from sglang_probe.report.tables.spec import OWNER, Column, Facts, Frame, Get, Table, few, of
 from sglang_probe.timeline.model import Failure
 
@@ -62,7 +62,7 @@ EVENTS: Final = Table(
         *OWNER,
         Column("seq", COUNT, "order within the process", required=True),
         Column("ts", TIME, "when it was written, to the microsecond; NULL where the file has no time"),
-        Column("mono_ns", COUNT, "the same in nanoseconds since its host booted", required=True),
+        Column("mono_ns", NANOSECONDS, "the same since its host booted", required=True),
         Column("event", WORD, "its whole name", required=True),
         Column("role", WORD, "the phase; NULL on `sglang.probe.*`"),
         Column("kind", WORD, "begin, end, error or sample"),

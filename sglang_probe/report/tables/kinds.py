@@ -25,8 +25,7 @@ _REFUSED: Final = (pa.ArrowException, UnicodeError, OverflowError, TypeError, Va
 class Kind(NamedTuple):
     """One row of the table of kinds."""
 
-    name: str
-    """As the documentation calls it."""
+    unit: str
     arrow: Any
     sql: str
     mend: Callable[[Any], Any]
@@ -98,17 +97,18 @@ def _flag(value: Any) -> bool | None:
 _NS: Final = pa.timestamp("ns", "UTC")
 _TIME: Final = pa.timestamp("us", "UTC")
 _LOCAL_TIME: Final = pa.timestamp("us")
-TEXT: Final = Kind("text", pa.string(), "VARCHAR", _text)
-WORD: Final = Kind("text", pa.dictionary(pa.int32(), pa.string()), "VARCHAR", _text)
+TEXT: Final = Kind("", pa.string(), "VARCHAR", _text)
+WORD: Final = Kind("", pa.dictionary(pa.int32(), pa.string()), "VARCHAR", _text)
 """Text that repeats: every distinct one is stored once."""
-WORDS: Final = Kind("list of text", pa.list_(pa.string()), "VARCHAR[]", _words)
-JSON: Final = Kind("JSON text", pa.string(), "JSON", json_text, _objects)
-WRITTEN: Final = Kind("JSON text", pa.string(), "JSON", _text)
+WORDS: Final = Kind("", pa.list_(pa.string()), "VARCHAR[]", _words)
+JSON: Final = Kind("", pa.string(), "JSON", json_text, _objects)
+WRITTEN: Final = Kind("", pa.string(), "JSON", _text)
 """JSON that is text already."""
-COUNT: Final = Kind("whole number", pa.int64(), "BIGINT", _whole)
+COUNT: Final = Kind("", pa.int64(), "BIGINT", _whole)
 BYTES: Final = Kind("bytes", pa.int64(), "BIGINT", _whole)
+NANOSECONDS: Final = Kind("nanoseconds", pa.int64(), "BIGINT", _whole)
 SECONDS: Final = Kind("seconds", pa.float64(), "DOUBLE", _real)
-REAL: Final = Kind("number", pa.float64(), "DOUBLE", _real)
-FLAG: Final = Kind("true or false", pa.bool_(), "BOOLEAN", _flag)
-TIME: Final = Kind("time, UTC", _TIME, "TIMESTAMP WITH TIME ZONE", _microseconds, _times)
-LOCAL_TIME: Final = Kind("time without a zone", _LOCAL_TIME, "TIMESTAMP", _microseconds, _local_times)
+REAL: Final = Kind("", pa.float64(), "DOUBLE", _real)
+FLAG: Final = Kind("", pa.bool_(), "BOOLEAN", _flag)
+TIME: Final = Kind("UTC", _TIME, "TIMESTAMP WITH TIME ZONE", _microseconds, _times)
+LOCAL_TIME: Final = Kind("no zone", _LOCAL_TIME, "TIMESTAMP", _microseconds, _local_times)

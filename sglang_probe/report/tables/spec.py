@@ -145,6 +145,11 @@ class Column(NamedTuple):
     of: str | None = None
     """The part that it is made of; None: the rows."""
 
+    @property
+    def comment(self) -> str:
+        """Return what it means, the unit first."""
+        return f"{self.kind.unit}: {self.meaning}" if self.kind.unit else self.meaning
+
     def values(self, frame: Frame) -> Any:
         """Return the column as an Arrow array."""
         if self.of is None:
@@ -182,8 +187,7 @@ class Table(NamedTuple):
 
 
 def _field(column: Column) -> Any:
-    about = {"comment": column.meaning, "unit": column.kind.name}
-    return pa.field(column.name, column.kind.arrow, nullable=not column.required, metadata=about)
+    return pa.field(column.name, column.kind.arrow, nullable=not column.required, metadata={"comment": column.comment})
 
 
 def each(function: Callable[[Any], Any]) -> Get:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from itertools import chain
 from typing import Final, NamedTuple
 
-from sglang_probe.report.tables.kinds import BYTES, COUNT, JSON, LOCAL_TIME, SECONDS, TEXT, TIME, WORD, WORDS
+from sglang_probe.report.tables.kinds import (
+    BYTES,
+    COUNT,
+    JSON,
+    LOCAL_TIME,
+    NANOSECONDS,
+    SECONDS,
+    TEXT,
+    TIME,
+    WORD,
+    WORDS,
+)
 from sglang_probe.report.tables.spec import OWNER, Column, Facts, Frame, Part, Table, each, few, of
 from sglang_probe.timeline.model import Step
 
@@ -62,7 +73,7 @@ STEPS: Final = Table(
         Column("state_reason", TEXT, "why, where it did not end well"),
         Column("ts", TIME, "when it began, by its host's clock"),
         Column("local_time", LOCAL_TIME, "the same in a log that names no zone, by the server's clock"),
-        Column("mono_ns", COUNT, "the same in nanoseconds since its host booted"),
+        Column("mono_ns", NANOSECONDS, "the same since its host booted"),
         *of(
             "placed",
             Column("begin_s", SECONDS, "when it began, since the run did, hosts' clocks set"),
