@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,17 @@ from sglang_probe.report.tables.spec import Table
 
 
 def write(material: Material, path: Path) -> None:
-    """Write the database file `path`; DuckDB takes the columns as they lie in memory."""
+    """Write the database file `path`; DuckDB takes the columns as they lie in memory. OSError where it cannot write."""
+    try:
+        os.fspath(path).encode()
+        _fill(material, path)
+    except UnicodeEncodeError as error:
+        raise OSError("DuckDB takes no name that is not UTF-8") from error
+    except duckdb.IOException as error:
+        raise OSError(next(iter(str(error).splitlines()), "DuckDB says no more")) from error
+
+
+def _fill(material: Material, path: Path) -> None:
     with duckdb.connect(str(path)) as database:
         database.begin()  # a commit for each of the comments would take a second
         for table, pieces in tables_of(material):

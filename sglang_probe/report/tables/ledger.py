@@ -7,12 +7,11 @@ and a new category is no new column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from sglang_probe.report.tables.kinds import BYTES, COUNT, FLAG, SECONDS, WORD
@@ -38,12 +37,13 @@ def _frame(facts: Facts) -> Frame:
         last = last_ledger(seat.process)
         found.append([_Closed(one, one.step is last) for one in steps if one.step.ledger is not None])
     closed = list(chain.from_iterable(found))
-    steps_of_rows = np.repeat(np.arange(len(closed), dtype=np.int32), _WIDTH)
-    keys_of_rows = np.tile(np.arange(_WIDTH, dtype=np.int32), len(closed))
+    numbers = range(len(closed))
+    steps_of_rows = chain.from_iterable(repeat(number, _WIDTH) for number in numbers)
+    keys_of_rows = list(range(_WIDTH)) * len(closed)
     parts = {
         "owner": facts.owners(len(some) * _WIDTH for some in found),
-        "closed": Part(closed, pa.array(steps_of_rows)),
-        "category": Part(KEYS, pa.array(keys_of_rows)),
+        "closed": Part(closed, pa.array(steps_of_rows, pa.int32())),
+        "category": Part(KEYS, pa.array(keys_of_rows, pa.int32())),
     }
     return Frame([one.placed.step for one in closed], parts)
 

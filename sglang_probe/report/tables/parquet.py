@@ -19,6 +19,8 @@ def write(material: Material, path: Path) -> None:
     told = {"sglang_probe.schema": SCHEMA, "sglang_probe.version": sglang_probe.__version__}
     for table, pieces in tables_of(material):
         schema = table.schema.with_metadata({**table.schema.metadata, **told})
-        with pq.ParquetWriter(path / f"{table.name}.parquet", schema, compression="zstd") as file:
+        name = path / f"{table.name}.parquet"
+        # A file of Python's: Arrow opens no name that is not UTF-8.
+        with name.open("wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for piece in pieces:
-                file.write_table(piece.replace_schema_metadata(schema.metadata))
+                writer.write_table(piece.replace_schema_metadata(schema.metadata))

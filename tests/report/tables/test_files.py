@@ -87,3 +87,17 @@ def test_every_parquet_file_says_its_schema_what_wrote_it_and_what_its_columns_m
         assert told["comment"] == table.meaning
         for one in table.columns:
             assert schema.field(one.name).metadata[b"comment"].decode() == one.comment
+
+
+def test_what_the_disk_refuses_is_an_os_error(tmp_path: Path) -> None:
+    for writer in (duck, parquet):
+        with pytest.raises(OSError, match="absent"):
+            writer.write(by_hand(), tmp_path / "absent" / "run")
+
+
+def test_a_name_that_is_not_utf8_is_written_or_refused(tmp_path: Path) -> None:
+    parquet.write(by_hand(), tmp_path / "run\udcff.parquet")
+    with pytest.raises(OSError, match="not UTF-8"):
+        duck.write(by_hand(), tmp_path / "run\udcff.duckdb")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["run\udcff.parquet"]

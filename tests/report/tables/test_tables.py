@@ -15,7 +15,7 @@ from sglang_probe.report.tables.kinds import BYTES, SECONDS
 from sglang_probe.report.tables.made import TABLES, tables_of
 from sglang_probe.report.tables.spec import OWNER, RUN, Table
 from sglang_probe.timeline.ledger_rows import KEYS
-from sglang_probe.timeline.model import Process
+from sglang_probe.timeline.model import Process, Timeline
 from sglang_probe.timeline.processes import last_ledger
 from tests.report.tables.conftest import H200, INPUTS, MaterialOf, by_hand
 
@@ -53,6 +53,24 @@ def test_a_column_that_is_never_null_is_not(material: Material) -> None:
             piece.validate(full=True)
             nulls = [one.name for one in table.columns if one.required and piece.column(one.name).null_count]
             assert nulls == [], table.name
+
+
+@pytest.mark.parametrize("name", ["story", "killed", "ready"])
+def test_a_start_that_failed_was_killed_or_runs_on_a_cpu_fills_the_tables(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    timeline: Timeline = request.getfixturevalue(name)
+    tables = whole(by_hand(*timeline.runs))
+
+    for table in TABLES:
+        tables[table.name].validate(full=True)
+    steps = [step for run in timeline.runs for process in run.processes for step in process.steps]
+    assert [step.state for step in steps] == column(tables["steps"], "state")
+    assert [step.failure and step.failure.type for step in steps] == column(tables["steps"], "failure_type")
+    assert [run.outcome for run in timeline.runs] == column(tables["runs"], "outcome")
+    assert column(tables["budget"], "worker") == [
+        worker.worker for run in timeline.runs for process in run.processes for worker in process.workers
+    ]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
