@@ -73,6 +73,11 @@ def page_width() -> int:
     return max(PIPED_WIDTH, min(shutil.get_terminal_size().columns, WIDEST))
 
 
+def has_cursor() -> bool:
+    """Tell whether a person looks at stdout on a terminal that is not a dumb one."""
+    return _is_terminal() and os.environ.get("TERM") not in {None, "", "dumb"}
+
+
 def wants_colour() -> bool:
     """Tell whether a person looks at stdout on a terminal that has colours and they are wanted."""
-    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in {None, "", "dumb"}
+    return has_cursor() and not os.environ.get("NO_COLOR")

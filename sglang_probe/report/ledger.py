@@ -9,7 +9,9 @@ from typing import Final
 from rich.text import Text
 
 from sglang_probe.figures import GIB, UNKNOWN, gib, listed, number, shares
-from sglang_probe.report.layout import paragraph
+from sglang_probe.report.bars import LEGEND, bar
+from sglang_probe.report.layout import Width, paragraph
+from sglang_probe.report.overview import spent
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Neighbour, PreLoad, Process, Step
@@ -36,7 +38,7 @@ GAP: Final = 3
 """Columns between two rows that stand side by side."""
 
 
-def ledger_lines(process: Process, width: int, indent: str) -> list[Text]:
+def ledger_lines(process: Process, width: Width, indent: str, *, bars: bool = False) -> list[Text]:
     """Return the ledger of a rank at its end; nothing where there is none, or on a CPU, where it has no rows."""
     step = last_ledger(process)
     if step is None or step.ledger is None or is_cpu(process):
@@ -49,7 +51,13 @@ def ledger_lines(process: Process, width: int, indent: str) -> list[Text]:
     always = ("free",) if step.ledger_total_bytes is None else ("free", "unexplained")
     shown = [key for key, amount in amounts.items() if key in always or (amount is not None and abs(amount) >= SHOWN)]
     cells = [_cell(key, amounts[key], total, off.get(key)) for key in shown]
-    lines += [Text(f"{indent}{row}") for row in _rows(cells, width - len(indent))]
+    if width is None:
+        lines += [Text(f"{name}: {amount} GiB, {share}") for name, amount, share in cells]
+    else:
+        columns = [f"{name:<17} {amount:>10} {share:>7}" for name, amount, share in cells]
+        lines += [Text(f"{indent}{row}") for row in _rows(columns, width - len(indent))]
+        drawn = bar(spent(process)[1:], width) if bars else None
+        lines += [] if drawn is None else [drawn, *paragraph(LEGEND, width, indent)]
     for said in [*_neighbours(process), *_unknowns(step)]:
         lines += paragraph(said, width, indent, indent * 2)
     return lines
@@ -62,9 +70,9 @@ def _of(step: Step) -> str:
     return f" of {gib(step.ledger_total_bytes, step.ledger_precision_bytes.get('unexplained'))}, {whose}"
 
 
-def _cell(key: str, amount: int | None, total: int, precision: int | None) -> str:
+def _cell(key: str, amount: int | None, total: int, precision: int | None) -> tuple[str, str, str]:
     share = UNKNOWN if amount is None or total <= 0 else f"{100 * amount / total:.1f}%"
-    return f"{NAMES[key]:<17} {gib(amount, precision):>10} {share:>7}"
+    return NAMES[key], gib(amount, precision), share
 
 
 def _rows(cells: Sequence[str], room: int) -> list[str]:
@@ -108,7 +116,7 @@ def _unknowns(step: Step) -> Iterator[str]:
         yield f"unknown{into}: {listed(names, len(KEYS))} ({REASONS.get(reason, printable(reason))})"
 
 
-def pre_load_lines(process: Process, width: int, indent: str) -> list[Text]:
+def pre_load_lines(process: Process, width: Width, indent: str) -> list[Text]:
     """Return the way from an idle card to the pre-load memory, and what the custom all-reduce costs."""
     way = process.pre_load
     if way is None:
