@@ -11,7 +11,7 @@ from sglang_probe.figures import counted, exception_type, gib, number, seconds
 from sglang_probe.report.fold import TOLERANCE, UNFINISHED, Fold, kind_of, tenants_of
 from sglang_probe.report.steps import step_name
 from sglang_probe.timeline.ledger_rows import KEYS, NAMES
-from sglang_probe.timeline.model import Process, Step
+from sglang_probe.timeline.model import Budget, Process, Step
 from sglang_probe.timeline.processes import last_ledger
 
 SLOW: Final = 2.0
@@ -40,11 +40,15 @@ class Middle(NamedTuple):
 
 
 def middle_of(folds: Sequence[Fold]) -> Middle | None:
-    """Return the largest group, the first of several; None where there is no other to compare with it."""
+    """Return the largest group, of several the first that did not go wrong; None where there is no other to compare."""
     if len(folds) < 2:
         return None
-    largest = max(folds, key=lambda fold: len(fold.processes))
+    largest = max(folds, key=lambda fold: (len(fold.processes), not _went_wrong(fold)))
     return Middle(largest, _by_key(largest.processes), frozenset(map(id, largest.processes)))
+
+
+def _went_wrong(fold: Fold) -> bool:
+    return any(step.state in {"error", "died"} for step in fold.shown.steps)
 
 
 def differences(fold: Fold, middle: Middle) -> list[str]:
@@ -182,16 +186,28 @@ def spread(fold: Fold) -> Iterator[str]:
     for position, steps in enumerate(zip(*(process.steps for process in fold.processes), strict=True)):
         if _holds_steps(fold.shown, position):
             continue
-        parts = [*_range(fold, steps, "cost", "cost_bytes"), *_times(fold, steps)]
+        costs = _range(fold, "cost", [step.cost_bytes for step in steps], fold.shown.steps[position].precision_bytes)
+        parts = [*costs, *_times(fold, steps)]
         if parts:
             yield f"{step_name(fold.shown.steps[position])}: {', '.join(parts)}"
+    for position, worker in enumerate(fold.shown.workers):
+        budgets = [process.workers[position].budget or Budget() for process in fold.processes]
+        precision = worker.budget.precision_bytes if worker.budget is not None else None
+        pre_load = [budget.pre_load_local_bytes for budget in budgets]
+        available = [budget.available_local_bytes for budget in budgets]
+        parts = [*_range(fold, "pre-load", pre_load, precision), *_range(fold, "available", available, precision)]
+        if parts:
+            yield f"own terms of the budget, {worker.worker}: {', '.join(parts)}"
 
 
-def _range(fold: Fold, steps: Sequence[Step], what: str, name: str) -> Iterator[str]:
-    known = [value for step in steps if (value := getattr(step, name)) is not None]
-    if known and max(known) - min(known) >= SHOWN:
-        most = fold.labels[[getattr(step, name) for step in steps].index(max(known))]
-        yield f"{what} {gib(min(known))} to {gib(max(known))} (most {most})"
+def _range(fold: Fold, what: str, amounts: Sequence[int | None], precision: int | None) -> Iterator[str]:
+    """Say from where to where an amount goes, and who is at the end that hurts: most is taken, or least is left."""
+    known = [amount for amount in amounts if amount is not None]
+    if not known or max(known) - min(known) < max(SHOWN, precision or 0):
+        return
+    end, word = (max(known), "most") if what == "cost" else (min(known), "least")
+    who = fold.labels[amounts.index(end)]
+    yield f"{what} {gib(min(known), precision)} to {gib(max(known), precision)} ({word} {who})"
 
 
 def _times(fold: Fold, steps: Sequence[Step]) -> Iterator[str]:
