@@ -95,7 +95,8 @@ def _numbers(side: Side) -> Iterator[tuple[str, str]]:
 
 def _provenance(found: Diff, width: Width) -> list[Text]:
     if not found.provenance:
-        return [Text("What they were made of", style="bold"), Text(f"{INDENT}the same, in everything recorded")]
+        same = paragraph("the same, in everything recorded", width, INDENT)
+        return [Text("What they were made of", style="bold"), *same]
     lines = [Text("What they were made of", style="bold")]
     for group in GROUPS:
         rows = [row for row in found.provenance if row.group == group and row.differs and row.counts]

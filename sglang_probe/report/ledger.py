@@ -34,12 +34,17 @@ SHOWN: Final = GIB // 2000
 """Bytes from which a row is not 0.000; the rest of them is one line."""
 MANY: Final = 4
 """Neighbours named in one line."""
+MANY_OTHERS: Final = 8
+"""The same, of ranks that another stands for."""
 GAP: Final = 3
 """Columns between two rows that stand side by side."""
 
 
-def ledger_lines(process: Process, width: Width, indent: str, *, bars: bool = False) -> list[Text]:
-    """Return the ledger of a rank at its end; nothing where there is none, or on a CPU, where it has no rows."""
+def ledger_lines(
+    process: Process, width: Width, indent: str, *, others: Sequence[Process] = (), bars: bool = False
+) -> list[Text]:
+    """Return the ledger of a rank at its end; nothing where there is none, or on a CPU, where it has no rows. `others`
+    are ranks that it stands for: of them only the strangers on their cards are named."""
     step = last_ledger(process)
     if step is None or step.ledger is None or is_cpu(process):
         return []
@@ -58,7 +63,7 @@ def ledger_lines(process: Process, width: Width, indent: str, *, bars: bool = Fa
         lines += [Text(f"{indent}{row}") for row in _rows(columns, width - len(indent))]
         drawn = bar(spent(process)[1:], width) if bars else None
         lines += [] if drawn is None else [drawn, *paragraph(LEGEND, width, indent)]
-    for said in [*_neighbours(process), *_unknowns(step)]:
+    for said in [*_neighbours(process, others), *_unknowns(step)]:
         lines += paragraph(said, width, indent, indent * 2)
     return lines
 
@@ -85,12 +90,20 @@ def _rows(cells: Sequence[str], room: int) -> list[str]:
     return [f"{left:<{column}}{' ' * GAP}{right}".rstrip() for left, right in pairs]
 
 
-def _neighbours(process: Process) -> Iterator[str]:
+def _neighbours(process: Process, others: Sequence[Process]) -> Iterator[str]:
     """Name the processes that were on the device and are none of the run, those that hold most first."""
-    foreign = [one for one in process.neighbours if one.kind == "foreign"]
-    if foreign:
-        by_bytes = sorted(foreign, key=lambda one: -(one.peak_bytes or 0))
-        yield f"foreign on this device: {listed([_neighbour(one) for one in by_bytes], MANY)}"
+    own = [_neighbour(one) for one in _foreign([process])]
+    if own:
+        yield f"foreign on this device: {listed(own, MANY)}"
+    whose = {id(one): f"on {other.label}'s: {_neighbour(one)}" for other in others for one in _foreign([other])}
+    if whose:
+        by_bytes = [whose[id(one)] for one in _foreign(others)]
+        yield f"foreign on the others' devices: {listed(by_bytes, MANY_OTHERS)}"
+
+
+def _foreign(processes: Sequence[Process]) -> list[Neighbour]:
+    found = [one for process in processes for one in process.neighbours if one.kind == "foreign"]
+    return sorted(found, key=lambda one: -(one.peak_bytes or 0))
 
 
 def _neighbour(one: Neighbour) -> str:

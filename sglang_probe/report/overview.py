@@ -89,6 +89,8 @@ def overview(
             lines += _lines(row, room)
             drawn = bar(row.middle[1:], width) if is_drawn else None
             lines += [drawn] if drawn is not None else []
+    if width is not None and any(value is None for row in rows for value in row.middle):
+        lines += paragraph(f'"{UNKNOWN}": not known, or never come to', width, INDENT, INDENT * 2)
     for said in _notes(folds, middle, rows):
         lines += paragraph(said, width, INDENT, INDENT * 2)
     return lines
@@ -136,14 +138,12 @@ def _sentence(row: _Row) -> str:
     for column, value, far in zip(COLUMNS, row.middle, row.spread, strict=True):
         off = f" +- {gib(far, row.precision)}" if (far or 0) >= SHOWN else ""
         cells.append(f"{column} {'unknown' if value is None else gib(value, row.precision)}{off}")
-    return f"{row.name}: {', '.join(cells)}"
+    return f"{row.name.replace(': ', ', ', 1)}: {', '.join(cells)}"
 
 
 def _notes(folds: Sequence[Fold], middle: Middle | None, rows: Sequence[_Row]) -> Iterator[str]:
     if any((value or 0) >= SHOWN for row in rows for value in row.spread):
         yield "medians; +- is how far the farthest rank is off"
-    if any(value is None for row in rows for value in row.middle):
-        yield f'"{UNKNOWN}": not known, or never come to'
     for fold in folds:
         if middle is not None and not middle.has(fold.processes[0]):
             yield f"{named(fold.labels)}, {apart_line(fold, middle)}"

@@ -32,12 +32,14 @@ def rank_block(
         parts += steps_table(process, width, layout)
     else:
         parts += paragraph("no memory step was recorded", width, INDENT)
-    for note in [*_unknowns(process), *_turned_off(process), *_spread(fold)]:
+    word = "unknown" if width is None else UNKNOWN
+    for note in [*_unknowns(process, word), *_turned_off(process), *_spread(fold)]:
         parts += paragraph(note, width, INDENT, INDENT * 2)
     alone = process.rank is not None and process.rank.world is not None and process.rank.world.size == 1
+    others = [one for one in fold.processes if one.label != process.label]
     sections = [pre_load_lines(process, width, INDENT)]
     sections += [_worker(worker, width, alone) for worker in process.workers]
-    sections += [ledger_lines(process, width, INDENT, bars=bars)]
+    sections += [ledger_lines(process, width, INDENT, others=others, bars=bars)]
     sections += [failure_lines(failure, width) for failure in failures(process.steps)]
     sections += [paragraph(ending, width, hanging=INDENT, style="bold") for ending in _endings(process)]
     for section in filter(None, sections):
@@ -102,14 +104,14 @@ def _device(device: Device | None) -> str:
     return f", {index}{f' {device.name}' if device.name else ''}{total}"
 
 
-def _unknowns(process: Process) -> Iterator[str]:
-    """Say once for each reason why figures are missing."""
+def _unknowns(process: Process, word: str) -> Iterator[str]:
+    """Say once for each reason why figures are missing, which `word` stands for."""
     by_reason: dict[str, list[str]] = {}
     for step in process.steps:
         if step.null_reason is not None and step.state in {"ok", "error"}:  # of the others their state is the reason
             by_reason.setdefault(step.null_reason, []).append(step_name(step))
     for reason, names in by_reason.items():
-        yield f'"{UNKNOWN}" in {listed(names, 3)}: {reason}'
+        yield f'"{word}" in {listed(names, 3)}: {reason}'
 
 
 def _turned_off(process: Process) -> Iterator[str]:
