@@ -40,10 +40,11 @@ class Middle(NamedTuple):
 
 
 def middle_of(folds: Sequence[Fold]) -> Middle | None:
-    """Return the largest group, of several the first that did not go wrong; None where there is no other to compare."""
+    """Return the largest group, of several the first that did not go wrong and is not the tightest; None
+    where there is no other to compare with it."""
     if len(folds) < 2:
         return None
-    largest = max(folds, key=lambda fold: (len(fold.processes), not _went_wrong(fold)))
+    largest = max(folds, key=lambda fold: (len(fold.processes), not _went_wrong(fold), fold.tightest is None))
     return Middle(largest, _by_key(largest.processes), frozenset(map(id, largest.processes)))
 
 
