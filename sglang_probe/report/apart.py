@@ -60,7 +60,7 @@ def differences(fold: Fold, middle: Middle) -> list[str]:
     (0.336 s, not 0.112)`.
     """
     own = _by_key(fold.processes)
-    said = [*_cards(fold, middle), *_steps(fold, own, middle), *_endings(fold), *_free(fold, own, middle)]
+    said = [*_cards(fold, middle), *_steps(fold, own, middle), *_endings(fold, middle), *_free(fold, own, middle)]
     said += [*_slow(fold, own, middle), *_tokens(fold, middle)]
     return said or list(_rows(fold, middle)) or ["what was recorded of it is not the same (see its block)"]
 
@@ -99,15 +99,21 @@ def _steps(fold: Fold, own: dict[Key, list[Step]], middle: Middle) -> Iterator[s
             yield f"{what} {', '.join(names[:MANY])}{more}"
 
 
-def _endings(fold: Fold) -> Iterator[str]:
-    """Say in which step it failed, died or stands: the innermost."""
-    unfinished = [step for step in fold.shown.steps if step.state in UNFINISHED]
-    if unfinished:
-        step = max(unfinished, key=lambda step: (step.state == "error", step.depth))
-        why = "" if step.failure is None else f": {exception_type(step.failure.type)}"
-        yield f"{step.state} in {step_name(step)}{why}"
-    elif not fold.shown.steps:
-        yield "no memory step was recorded"
+def _endings(fold: Fold, middle: Middle) -> Iterator[str]:
+    """Say in which step it failed, died or stands, where the others did not end there too."""
+    own, others = (_ending(one.shown) for one in (fold, middle.fold))
+    if own != others:
+        yield own or f"came to its end, and the others did not ({others})"
+
+
+def _ending(process: Process) -> str | None:
+    """Return how the innermost step without a good end stands; None where there is none."""
+    unfinished = [step for step in process.steps if step.state in UNFINISHED]
+    if not unfinished:
+        return None if process.steps else "no memory step was recorded"
+    step = max(unfinished, key=lambda step: (step.state == "error", step.depth))
+    why = "" if step.failure is None else f": {exception_type(step.failure.type)}"
+    return f"{step.state} in {step_name(step)}{why}"
 
 
 def _free(fold: Fold, own: dict[Key, list[Step]], middle: Middle) -> Iterator[str]:
