@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from sglang_probe.figures import UNKNOWN
+
 Event = dict[str, Any]
 US: Final = 1000
 """Nanoseconds."""
@@ -24,7 +26,8 @@ class Track(NamedTuple):
 def named(track: Track, what: str, value: object) -> Event:
     """`process_name`, `process_labels`, `process_sort_index` or `thread_name`."""
     key = {"process_labels": "labels", "process_sort_index": "sort_index"}.get(what, "name")
-    return {"ph": "M", "name": what, "pid": track.pid, "tid": track.tid, "args": {key: value}}
+    told = UNKNOWN if value == "" else value  # Perfetto passes over an empty name
+    return {"ph": "M", "name": what, "pid": track.pid, "tid": track.tid, "args": {key: told}}
 
 
 def sliced(track: Track, name: str, kind: str, begin_ns: int, end_ns: int, args: Mapping[str, object]) -> Event:
@@ -51,4 +54,5 @@ def flow(number: int, name: str, source: tuple[Track, int], target: tuple[Track,
 
 
 def _at(track: Track, name: str, kind: str, at_ns: int) -> Event:
-    return {"name": name, "cat": kind, "pid": track.pid, "tid": track.tid, "ts": at_ns / US}
+    ids = {"pid": track.pid, "tid": track.tid}
+    return {"name": name or UNKNOWN, "cat": kind or UNKNOWN, **ids, "ts": at_ns / US}
