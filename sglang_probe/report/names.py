@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from sglang_probe.figures import UNKNOWN
 from sglang_probe.report.outcome import process_name
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.model import Process, Run, Step, Worker
@@ -43,9 +44,9 @@ def _told_apart(names: Iterable[str]) -> list[str]:
     """Return the names, with a number behind each that was there before."""
     found: dict[str, None] = {}
     for name in names:
-        own, count = name, 1
+        own, count = name or UNKNOWN, 1
         while own in found:
             count += 1
-            own = f"{name} ({count})"
+            own = f"{name or UNKNOWN} ({count})"
         found[own] = None
     return list(found)

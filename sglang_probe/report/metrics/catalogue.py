@@ -141,7 +141,7 @@ MEMORY_PRECISION: Final = Metric(
 FOREIGN: Final = Metric(
     "sglang_probe_foreign_bytes",
     ("run", "rank", "left_over"),
-    "Memory on a rank's device held by processes of no run of ours; left_over: their parent has ended",
+    "Memory on a rank's device held by processes that are not of this run; left_over: their parent has ended",
     "bytes",
 )
 FOREIGN_PROCESSES: Final = Metric(

@@ -65,10 +65,13 @@ class _Report(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield a family for each metric of which a value is known."""
         for metric, found in self._by_metric.items():
-            known = [(sample.labels, sample.value) for sample in found if sample.value is not None]
+            known: dict[tuple[str, ...], float] = {}
+            for sample in found:
+                if sample.value is not None:
+                    known.setdefault(sample.labels, sample.value)  # Prometheus refuses a file with a series twice
             if known:
                 family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels, unit=metric.unit)
-                for labels, value in known:
+                for labels, value in known.items():
                     family.add_metric(labels, value)
                 yield family
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
 from sglang_probe.report.metrics.catalogue import METRICS, Metric
 from tests.report.metrics.dashboard import names_in
+from tests.report.metrics.documented import DOCS, RULES, alerts
 from tests.report.tools import program
-
-DOCS = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
-(RULES,) = re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)
 
 
 def row(metric: Metric) -> str:
@@ -34,8 +31,10 @@ def test_the_alerts_are_rules_of_metrics_that_exist(tmp_path: Path) -> None:
     done = subprocess.run([promtool, "check", "rules", path], capture_output=True, text=True, timeout=60)
 
     assert (0, "") == (done.returncode, done.stderr)
-    assert f"{RULES.count('- alert:')} rules found" in done.stdout
+    assert f"{len(alerts())} rules found" in done.stdout
     labels = {metric.name: set(metric.labels) for metric in METRICS}
-    for expression in re.findall(r"expr: (?:\|\n)?((?:.+\n)(?: {12}.*\n)*)", RULES):
-        for name, used in names_in(expression).items():
+    for expression in alerts().values():
+        named = names_in(expression)
+        assert named
+        for name, used in named.items():
             assert used <= labels[name]

@@ -6,28 +6,28 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sglang_probe.timeline import to_json
 from sglang_probe.timeline.model import Kv, Worker
 from tests.report.metrics.dashboard import filled, queries, variables
+from tests.report.metrics.documented import alerts
 from tests.report.metrics.exposed import Exposed, exposed
 from tests.report.metrics.server import KINDS, Prometheus, scraping
-from tests.report.reported import CAR, HEALTHY_LOG, LEFT_OVER, LOWFRAC, Reported, made, reported
+from tests.report.reported import CAR, HEALTHY_LOG, HOSTILE, LEFT_OVER, LOWFRAC, Reported, made, reported
 from tests.report.tools import program
 from tests.timeline.building import build_budget, build_rank, build_run, build_step
-
-ODD = 'a "name" of\\ours'
-"""Every format escapes something of it."""
 
 
 @pytest.fixture(scope="module")
 def report() -> Reported:
-    """Recorded runs, and one with what they have not: a deduction."""
+    """Recorded runs, one with what they have not (a deduction), and some with names that formats have to escape."""
     budget = build_budget(30.0, 90.0, 0.8, deductions={"mamba": 1 << 30}, mem_fraction_static_given=0.8)
     worker = Worker(worker="target", budget=budget, kv=Kv(tokens=1000, bytes=1 << 30, bytes_per_token=1 << 20))
     rank = build_rank(0, 1, (build_step("scheduler.init", 0, 90.0, 10.0, 5.0),), workers=(worker,))
-    odd = build_run((rank,), "ready", run_id=ODD)
-    return made(*reported(CAR, LOWFRAC, LEFT_OVER, HEALTHY_LOG).timeline.runs, odd)
+    odd = build_run((rank,), "ready")
+    hostile = [build_run((replace(rank, label=name),), "unknown", run_id=name) for name in HOSTILE]
+    return made(*reported(CAR, LOWFRAC, LEFT_OVER, HEALTHY_LOG).timeline.runs, odd, *hostile)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,19 @@ def test_a_run_and_a_rank_can_be_picked(server: Prometheus) -> None:
         for series in server.query(filled(query.expression, run="lowfrac", rank="TP0")):
             assert series["metric"].get("run", "lowfrac") == "lowfrac"
             assert "TP1" not in series["metric"].get("where", "")
+
+
+def test_the_documented_alerts_fire_on_the_runs_that_they_are_about(server: Prometheus) -> None:
+    fired = {
+        name: {series["metric"]["run"] for series in server.query(expression)} for name, expression in alerts().items()
+    }
+
+    assert {
+        "SGLangDidNotStart": {"lowfrac"},
+        "SGLangFractionNearTheLeast": {"lowfrac"},
+        "SGLangCardSharedWithALeftOver": {"leftover"},
+        "SGLangProbeIsBlind": set(),
+    } == fired
 
 
 def test_what_is_unknown_is_not_there(server: Prometheus) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from sglang_probe.figures import gib
 from sglang_probe.report.series import RunClock, categories, moments
 from sglang_probe.report.trace.document import trace
 from sglang_probe.timeline.model import Device, Ledger, Process, Timeline
@@ -227,3 +228,21 @@ def test_names_of_several_runs_begin_with_the_run() -> None:
 
     assert 1 == sum(name.startswith("car: TP0 ") for name in names)
     assert 1 == sum(name.startswith("lowfrac: TP0 ") for name in names)
+
+
+def test_the_worked_look_of_the_documentation_has_the_figures_of_the_recording() -> None:
+    docs = " ".join((Path(__file__).parents[3] / "docs" / "trace.md").read_text(encoding="utf-8").split())
+    run = reported(CAR).run
+    steps = {(step.phase, step.detail): step for step in ranks_of(run)[0].steps}
+
+    assert f"was ready after {run.ready_s:.1f} s" in docs
+    for phase, detail, words in (
+        ("graph.capture", "decode", "with {s} s and a `cost` of {cost} GiB"),
+        ("allreduce.buffers", "CustomAllReduceV2", "takes {s} s for {cost} GiB"),
+        ("weights.load", "LlamaForCausalLM", "took only {s} s for {cost} GiB"),
+    ):
+        step = steps[phase, detail]
+        assert words.format(s=f"{step.duration_s:.1f}", cost=gib(step.cost_bytes)) in docs
+    ledger = steps["kv.pool", "all"].ledger
+    assert ledger is not None and f"`kv_pool` steps up by {gib(ledger.kv_pool)} GiB" in docs
+    assert f"and `dist.init` with {steps['dist.init', None].duration_s:.1f} s" in docs
