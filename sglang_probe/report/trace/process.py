@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sglang_probe.explain.subject import errors_by_id
-from sglang_probe.figures import exception_type, gib
+from sglang_probe.figures import UNKNOWN, exception_type, gib
 from sglang_probe.report.names import clipped, worker_name
 from sglang_probe.report.series import NS, RunClock, moments
 from sglang_probe.report.steps import step_name
 from sglang_probe.report.trace.events import Event, Track, counted, instant, named, sliced
 from sglang_probe.report.trace.seats import Numbers
 from sglang_probe.report.trace.slices import Slice, slices
-from sglang_probe.timeline.model import Failure, Process, Step
+from sglang_probe.timeline.model import Failure, Process
+from sglang_probe.timeline.processes import first_error
 
 LONGEST_TEXT = 2000
 """Characters of a message."""
@@ -115,9 +116,11 @@ def _args(one: Slice) -> dict[str, Any]:
 
 
 def _said(failure: Failure | None) -> str:
+    """Return an exception in its own words; only its type on the steps that it passed after the innermost one."""
     if failure is None:
         return ""
-    return f"{clipped(exception_type(failure.type))}: {clipped(failure.message or 'without a message', LONGEST_TEXT)}"
+    kind = clipped(exception_type(failure.type))
+    return kind if failure.message is None else f"{kind}: {clipped(failure.message, LONGEST_TEXT)}"
 
 
 def _errors(process: Process, placed: list[Slice], lanes: dict[int, Track]) -> Iterator[Event]:
@@ -126,13 +129,10 @@ def _errors(process: Process, placed: list[Slice], lanes: dict[int, Track]) -> I
     for step in errors_by_id(process):
         if step.id in by_step:
             one = by_step[step.id]
-            said = _said(step.failure) or "error"
-            args = {"error": said, "phase": clipped(step.phase), "raised_in": _raised_in(step)}
-            yield instant(lanes[one.lane], clipped(said), "error", one.end_ns, args)
-
-
-def _raised_in(step: Step) -> str:
-    return clipped((step.failure and step.failure.raised_in) or "unknown")
+            failure = step.failure or Failure()
+            raised_in = clipped(failure.raised_in or UNKNOWN)
+            args = {"error": _said(failure), "phase": clipped(step.phase), "raised_in": raised_in}
+            yield instant(lanes[one.lane], clipped(first_error(failure)), "error", one.end_ns, args)
 
 
 def _memory(process: Process, track: Track, clock: RunClock, shown: tuple[str, ...]) -> Iterator[Event]:

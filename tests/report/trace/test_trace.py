@@ -13,7 +13,7 @@ from sglang_probe.figures import gib
 from sglang_probe.report.series import RunClock, categories, moments
 from sglang_probe.report.trace.document import trace
 from sglang_probe.timeline.model import Device, Ledger, Process, Timeline
-from sglang_probe.timeline.processes import last_ledger, ranks_of
+from sglang_probe.timeline.processes import first_error, last_ledger, ranks_of
 from tests.report.reported import CAR, HEALTHY_LOG, LEFT_OVER, LOWFRAC, SIGKILL, made, reported
 from tests.report.trace.checker import Event, nanoseconds
 from tests.report.trace.tracing import at, stamp, traced
@@ -107,7 +107,10 @@ def test_an_error_is_a_moment_on_its_rank_with_its_message_once() -> None:
 
     errors = [event for event in found.of("i") if event["cat"] == "error"]
     assert sorted(found.number(label) for label in ("TP0", "TP1")) == sorted(event["pid"] for event in errors)
+    raised = reported(LOWFRAC).run.failure
+    assert raised is not None
     for error in errors:
+        assert first_error(raised)[:40] == error["name"][:40]
         assert "Loaded weights leave no GPU memory" in error["args"]["error"]
         assert "kv.profile" == error["args"]["phase"]
         raising = [event for event in found.slices[error["pid"], error["tid"]] if event["cat"] == "kv.profile"]
