@@ -16,7 +16,7 @@ from sglang_probe.timeline.processes import last_ledger
 
 SLOW: Final = 2.0
 """A step that took so many times as long is worth saying."""
-SLOW_S: Final = 0.1
+SLOW_S: Final = 0.2
 """If it is also longer by so many seconds."""
 MANY: Final = 3
 """Sentences of a kind that are printed, those that come first, or that tell most."""
