@@ -31,7 +31,7 @@ class Middle(NamedTuple):
     """The ranks that the others are compared with: the largest group that agrees."""
 
     fold: Fold
-    steps: dict[Key, list[Step]]
+    steps: dict[Key, tuple[Step, ...]]
     members: frozenset[int]
 
     def has(self, process: Process) -> bool:
@@ -45,7 +45,7 @@ def middle_of(folds: Sequence[Fold]) -> Middle | None:
     if len(folds) < 2:
         return None
     largest = max(folds, key=lambda fold: (len(fold.processes), not _went_wrong(fold), fold.tightest is None))
-    return Middle(largest, _by_key(largest.processes), frozenset(map(id, largest.processes)))
+    return Middle(largest, _by_key(largest), frozenset(map(id, largest.processes)))
 
 
 def _went_wrong(fold: Fold) -> bool:
@@ -59,20 +59,22 @@ def differences(fold: Fold, middle: Middle) -> list[str]:
     Worked example: `0.293 GiB less free after dist.communicator ProcessGroup world`, `weights.load took 3.0x as long
     (0.336 s, not 0.112)`.
     """
-    own = _by_key(fold.processes)
+    own = _by_key(fold)
     said = [*_cards(fold, middle), *_steps(fold, own, middle), *_endings(fold, middle), *_free(fold, own, middle)]
     said += [*_slow(fold, own, middle), *_tokens(fold, middle)]
     return said or list(_rows(fold, middle)) or ["what was recorded of it is not the same (see its block)"]
 
 
-def _by_key(processes: Iterable[Process]) -> dict[Key, list[Step]]:
-    found: dict[Key, list[Step]] = {}
-    for process in processes:
-        seen: Counter[tuple[Any, ...]] = Counter()
-        for step in process.steps:
-            kind = (step.phase, kind_of(step.detail), step.worker, step.draft_index)
-            found.setdefault((*kind, seen[kind]), []).append(step)
-            seen[kind] += 1
+def _by_key(fold: Fold) -> dict[Key, tuple[Step, ...]]:
+    """Return each step of a group as all its ranks have it: they have the same ones, in the same order."""
+    found: dict[Key, tuple[Step, ...]] = {}
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for steps in zip(*(process.steps for process in fold.processes), strict=True):
+        step = steps[0]
+        kind = (step.phase, kind_of(step.detail), step.worker, step.draft_index)
+        key = (*kind, seen[kind])
+        found[key] = steps
+        seen[kind] += 1
     return found
 
 
@@ -88,7 +90,7 @@ def _cards(fold: Fold, middle: Middle) -> Iterator[str]:
         yield f"{gib(sum(one.peak_bytes or 0 for one in tenants))} GiB of its card are another process's"
 
 
-def _steps(fold: Fold, own: dict[Key, list[Step]], middle: Middle) -> Iterator[str]:
+def _steps(fold: Fold, own: dict[Key, tuple[Step, ...]], middle: Middle) -> Iterator[str]:
     """Say which steps are more, or less, where nothing ended early."""
     if any(step.state in UNFINISHED for one in (fold, middle.fold) for step in one.shown.steps):
         return
@@ -116,7 +118,7 @@ def _ending(process: Process) -> str | None:
     return f"{step.state} in {step_name(step)}{why}"
 
 
-def _free(fold: Fold, own: dict[Key, list[Step]], middle: Middle) -> Iterator[str]:
+def _free(fold: Fold, own: dict[Key, tuple[Step, ...]], middle: Middle) -> Iterator[str]:
     """Say from which steps on more or less is free, each time that this changes."""
     before = 0
     said = 0
@@ -147,7 +149,7 @@ def _median(steps: Iterable[Step], name: str) -> int | None:
     return median_low(known) if known else None
 
 
-def _slow(fold: Fold, own: dict[Key, list[Step]], middle: Middle) -> list[str]:
+def _slow(fold: Fold, own: dict[Key, tuple[Step, ...]], middle: Middle) -> list[str]:
     """Say which steps took much longer than the others took, those first that lost most."""
     found: list[tuple[float, str]] = []
     for position, (key, steps) in enumerate(own.items()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from statistics import median_low
 from typing import Any, Final, NamedTuple
 
@@ -60,8 +61,8 @@ def folds_of(run: Run, processes: Sequence[Process]) -> list[Fold]:
     places = {id(process): place for place, process in enumerate(processes)}
     classes: dict[Any, list[_Member]] = {}
     for process in processes:
-        figures = tuple(_figures(process))
-        known = tuple(figure is None for figure in figures)
+        figures = _figures(process)
+        known = tuple([figure is None for figure in figures])
         classes.setdefault((_shape(process), known), []).append(_Member(process, figures))
     groups = [group for members in classes.values() for group in _agreeing(members)]
     groups.sort(key=lambda group: places[id(group[0].process)])
@@ -193,22 +194,20 @@ def _worker_shape(worker: Worker) -> tuple[Any, ...]:
     )
 
 
-def _figures(process: Process) -> Iterator[int | None]:
-    """Yield every figure of memory by which ranks are told apart."""
-    yield None if process.device is None else process.device.total_bytes
-    for step in process.steps:
-        yield step.free_bytes
-        yield step.cost_bytes
+def _figures(process: Process) -> tuple[int | None, ...]:
+    """Return every figure of memory by which ranks are told apart."""
+    found = [None if process.device is None else process.device.total_bytes]
+    found += [step.free_bytes for step in process.steps]
+    found += [step.cost_bytes for step in process.steps]
     for worker in process.workers:
         budget, kv = worker.budget or Budget(), worker.kv or Kv()
-        yield worker.weights_bytes
-        yield budget.pre_load_local_bytes
-        yield budget.available_local_bytes
-        yield budget.rest_bytes
-        yield kv.bytes
+        own = (budget.pre_load_local_bytes, budget.available_local_bytes, budget.rest_bytes)
+        found += [worker.weights_bytes, *own, kv.bytes]
     last = last_ledger(process)
-    if last is not None:
-        yield from (getattr(last.ledger, key) for key in KEYS)
+    return (*found, *(() if last is None else _ROWS(last.ledger)))
+
+
+_ROWS: Final = attrgetter(*KEYS)
 
 
 def is_unfinished(fold: Fold) -> bool:
