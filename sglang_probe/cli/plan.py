@@ -27,6 +27,7 @@ from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.given import add_assume, assumed, fraction, number
 from sglang_probe.cli.looks import add_plain, looks_of
 from sglang_probe.cli.output import emit, emit_json
+from sglang_probe.cli.progress import stages
 from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
 from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
@@ -83,7 +84,9 @@ def run(args: argparse.Namespace) -> int:
     collected["PATH"] = collect(args.path)
     told = assumed(args.assume)
     refuse_unused(told, collected.values())
-    runs = {what: _one(build(one, assumed=told).runs, what) for what, one in collected.items()}
+    with stages() as doing:
+        doing.at("building the timelines" if len(collected) > 1 else "building the timeline")
+        runs = {what: _one(build(one, assumed=told).runs, what) for what, one in collected.items()}
     like, against = runs.get("--like"), runs.get("--against")
     with as_printed(runs.values()):
         try:
