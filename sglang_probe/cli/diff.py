@@ -20,7 +20,9 @@ from collections.abc import Sequence
 
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.given import add_assume, assumed
-from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
+from sglang_probe.cli.looks import add_plain, looks_of
+from sglang_probe.cli.output import emit, emit_json
+from sglang_probe.cli.progress import stages
 from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
 from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.engine import as_printed
@@ -38,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("candidate", metavar="CANDIDATE", nargs="+", help="the run, or runs, that may differ from it")
     add_assume(parser)
     parser.add_argument("--all", action="store_true", help="show what is the same too, and what differs by nature")
+    add_plain(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 
 
@@ -48,15 +51,22 @@ def run(args: argparse.Namespace) -> int:
         raise BadUse("standard input (-) is named more than once, and can be read once; give a file for the others")
     collected, told = [collect([path]) for path in paths], assumed(args.assume)
     refuse_unused(told, collected)
-    timelines = [build(one, assumed=told) for one in collected]
-    runs = [_only(path, timeline) for path, timeline in zip(paths, timelines, strict=True)]
-    with as_printed(runs):
-        found = compare(runs, everything=args.all)
-        if args.format == "json":
-            emit_json(found)
-            return 0
-        emit(diff_text(found, page_width(), colour=wants_colour()))
-    emit(read_lines(timelines, [side.name for side in found.sides], page_width()))
+    looks = looks_of(args)
+    with stages() as doing:
+        doing.at("building the timelines")
+        timelines = [build(one, assumed=told) for one in collected]
+        runs = [_only(path, timeline) for path, timeline in zip(paths, timelines, strict=True)]
+        with as_printed(runs):
+            doing.at("comparing")
+            found = compare(runs, everything=args.all)
+            if args.format == "text":
+                doing.at("rendering")
+                text = diff_text(found, looks.width, colour=looks.colour)
+    if args.format == "json":
+        emit_json(found)
+        return 0
+    emit(text)
+    emit(read_lines(timelines, [side.name for side in found.sides], looks.width))
     return 0
 
 
