@@ -14,7 +14,6 @@ from sglang_probe.report.material import Material
 from sglang_probe.timeline import build
 from sglang_probe.timeline.model import Run, Timeline
 
-pytest.importorskip("pyarrow", reason="the extra `report` is not installed")
 DATA = Path(__file__).parents[2] / "data"
 H200 = DATA / "h200-x2-sglang-0.5.14"
 INPUTS = {
