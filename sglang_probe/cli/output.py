@@ -75,4 +75,9 @@ def page_width() -> int:
 
 def wants_colour() -> bool:
     """Tell whether a person looks at stdout on a terminal that has colours and they are wanted."""
-    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in {None, "", "dumb"}
+    return is_capable() and not os.environ.get("NO_COLOR")
+
+
+def is_capable() -> bool:
+    """Tell whether stdout is a terminal that takes escapes: one that can be drawn on again."""
+    return _is_terminal() and os.environ.get("TERM") not in {None, "", "dumb"}

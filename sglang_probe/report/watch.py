@@ -1,0 +1,277 @@
+"""A start while it goes on: where each rank is, for how long against its peers, what is free, who is late.
+
+Pure: the same run at the same time gives the same view. `watch_text` writes it for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from statistics import median
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from sglang_probe.figures import counted, gib, listed
+from sglang_probe.report.ranges import ranges
+from sglang_probe.report.series import NS, RunClock, nanoseconds
+from sglang_probe.report.watch_places import Place, PlaceState, Track, track_of
+from sglang_probe.timeline.model import Run, RunOutcome, Source
+from sglang_probe.timeline.processes import is_cpu, ranks_of
+
+SCHEMA: Final = "watch/1.0"
+LATE_S: Final = 2.0
+"""A rank that is later than this, and than half the time that its peers took, stands out."""
+ODD_BYTES: Final = 256 << 20
+"""A rank whose device has so much more or less free than the median of those in the same place stands out."""
+
+NoteKind = Literal["late", "less_free", "more_free", "gone", "missing", "silent"]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranks that are in the same place. Times are seconds, memory bytes; None is unknown."""
+
+    labels: tuple[str, ...]
+    state: PlaceState
+    now: str
+    """The innermost step that is open, and behind it, after which step."""
+    phase: str | None
+    since_s: float | None
+    """How long the one that is there longest has been there."""
+    least_since_s: float | None
+    past: int
+    """Ranks that were there and went on."""
+    of: int
+    """All ranks that are seen."""
+    took_s: float | None
+    """How long they stayed there, the median."""
+    late_s: float | None
+    """How long ago the median of them went on, where that is worth a word."""
+    free_bytes: int | None
+    """What the device with the least had free, as last read."""
+    most_free_bytes: int | None
+    began_free_bytes: int | None = None
+    """What it had free when its innermost step began, where a device is read while it lasts."""
+    precision_bytes: int | None = None
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a person should see beside the rows."""
+
+    kind: NoteKind
+    labels: tuple[str, ...]
+    about: str
+    """What makes two notes the same although their figures differ."""
+    says: str
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A run at one moment."""
+
+    run_id: str
+    launch: int
+    source: Source
+    outcome: RunOutcome
+    sglang_version: str | None
+    elapsed_s: float | None
+    """Since its first event."""
+    silent_s: float | None
+    """Since its last."""
+    ranks: int
+    world: int | None
+    """How many there will be; None until one says."""
+    ready: int
+    """Ranks that are up."""
+    others: tuple[str, ...]
+    """Its processes that are no rank."""
+    rows: tuple[Row, ...]
+    notes: tuple[Note, ...]
+
+
+class Survey(NamedTuple):
+    """What of a run does not depend on the time: it is made once for each reading."""
+
+    run: Run
+    clock: RunClock
+    tracks: dict[str, Track]
+    """Of each rank, by its label."""
+    cpu: frozenset[str]
+    """Ranks whose memory is the host's."""
+
+
+class _Seat(NamedTuple):
+    """A rank with its track."""
+
+    label: str
+    track: Track
+    free: int | None
+    is_cpu: bool
+
+
+def survey_of(run: Run) -> Survey:
+    """Return the ways of all ranks."""
+    clock = RunClock(run)
+    ranks = {process.label or "": process for process in ranks_of(run)}
+    tracks = {label: track_of(process, clock) for label, process in ranks.items()}
+    return Survey(run, clock, tracks, frozenset(label for label, process in ranks.items() if is_cpu(process)))
+
+
+def view_of(survey: Survey, now: datetime, free_now: Mapping[str, int] | None = None) -> View:
+    """Return where a run stands. `now` is UTC with its zone; of a log, what its own clock shows.
+
+    `free_now`: label -> bytes free on its device this moment, where the watcher can ask it.
+    """
+    run, read = survey.run, free_now or {}
+    at = _at(now, survey.clock)
+    seats = [
+        _Seat(label, track, read.get(label, track.free_bytes), label in survey.cpu)
+        for label, track in survey.tracks.items()
+    ]
+    rows = [row for place, there in _placed(seats).items() for row in _rows(place, there, seats, at, read)]
+    rows.sort(key=_order)
+    world = _world(run)
+    return View(
+        run_id=run.run_id,
+        launch=run.launch,
+        source=run.source,
+        outcome=run.outcome,
+        sglang_version=run.provenance.sglang_version,
+        elapsed_s=at,
+        silent_s=_silence(run, now),
+        ranks=len(seats),
+        world=world,
+        ready=sum(seat.track.place.state == "ready" for seat in seats),
+        others=tuple(process.role for process in run.processes if process.label is None),
+        rows=tuple(rows),
+        notes=tuple(_notes(run, rows, world)),
+    )
+
+
+def _at(now: datetime, clock: RunClock) -> float | None:
+    shown = nanoseconds(now.isoformat()[:26])
+    return None if shown is None or clock.zero_ns is None else max((shown - clock.zero_ns) / NS, 0.0)
+
+
+def _silence(run: Run, now: datetime) -> float | None:
+    stamps = [nanoseconds(process.last_ts) for process in run.processes] if run.source != "log" else []
+    known = [one for one in (*stamps, nanoseconds(run.ended or run.local_ended)) if one is not None]
+    shown = nanoseconds(now.isoformat()[:26])
+    return None if not known or shown is None else max((shown - max(known)) / NS, 0.0)
+
+
+def _placed(seats: Iterable[_Seat]) -> dict[Place, list[_Seat]]:
+    found: dict[Place, list[_Seat]] = {}
+    for seat in seats:
+        found.setdefault(seat.track.place, []).append(seat)
+    return found
+
+
+def _rows(
+    place: Place, there: list[_Seat], seats: Sequence[_Seat], at: float | None, free_now: Mapping[str, int]
+) -> Iterable[Row]:
+    """Return a row for those who have what is usual free, and for those who have less and more."""
+    middle = _median([seat.free for seat in there if not seat.is_cpu])
+    kinds: dict[int, list[_Seat]] = {}
+    for seat in there:
+        kinds.setdefault(_oddness(seat, middle), []).append(seat)
+    for alike in kinds.values():
+        yield _row(place, alike, seats, at, free_now)
+
+
+def _oddness(seat: _Seat, middle: float | None) -> int:
+    if middle is None or seat.free is None or seat.is_cpu or abs(seat.free - middle) < ODD_BYTES:
+        return 0
+    return 1 if seat.free > middle else -1
+
+
+def _row(
+    place: Place, alike: list[_Seat], seats: Sequence[_Seat], at: float | None, free_now: Mapping[str, int]
+) -> Row:
+    since = [at - seat.track.at_s for seat in alike if at is not None and seat.track.at_s is not None]
+    gone_on = [passed for seat in seats if (passed := seat.track.passed(place)) is not None]
+    took = _median([left - came for came, left in gone_on if came is not None and left is not None])
+    went = _median([left for _, left in gone_on])
+    free = [seat.free for seat in alike if seat.free is not None]
+    began = [seat.track.free_bytes for seat in alike if seat.label in free_now and seat.track.free_bytes is not None]
+    return Row(
+        labels=tuple(seat.label for seat in alike),
+        state=place.state,
+        now=place.now,
+        phase=place.phase,
+        since_s=max(*since, 0.0) if since else None,
+        least_since_s=max(min(since), 0.0) if since else None,
+        past=len(gone_on),
+        of=len(seats),
+        took_s=took,
+        late_s=_lateness(place, at, went, took, len(gone_on), len(seats)),
+        free_bytes=min(free, default=None),
+        most_free_bytes=max(free, default=None),
+        began_free_bytes=min(began, default=None),
+        precision_bytes=next((seat.track.precision_bytes for seat in alike), None),
+    )
+
+
+def _lateness(
+    place: Place, at: float | None, went: float | None, took: float | None, past: int, of: int
+) -> float | None:
+    """Return how late those in a place are: only where at least half of all ranks went on, and it is worth a word."""
+    if at is None or went is None or place.state not in {"before", "in", "after"} or past * 2 < of:
+        return None
+    late = at - went
+    return late if late > max(LATE_S, (took or 0.0) / 2) else None
+
+
+def _order(row: Row) -> tuple[bool, int]:
+    """Put those behind first, then the others by how many are past them."""
+    return row.late_s is None, -row.past
+
+
+def _world(run: Run) -> int | None:
+    sizes = [process.rank.world.size for process in ranks_of(run) if process.rank and process.rank.world]
+    if sizes or run.missing:
+        return len(ranks_of(run)) + len(run.missing)
+    return len(ranks_of(run)) or None if run.source == "log" else None
+
+
+def _notes(run: Run, rows: Sequence[Row], world: int | None) -> Iterable[Note]:
+    for row in rows:
+        if row.late_s is not None:
+            yield _late(row)
+    yield from _odd(rows)
+    gone = [process for process in run.processes if process.alive is False]
+    if gone:
+        labels = tuple(process.label or process.role for process in gone)
+        pids = listed([process.pid for process in gone], 8)
+        says = f"its process is gone (pid {pids})" if len(gone) == 1 else f"their processes are gone (pids {pids})"
+        yield Note(kind="gone", labels=labels, about="", says=says)
+    seen = len(ranks_of(run))
+    if world is not None and seen < world and seen:
+        absent = [missing.world_rank for missing in run.missing]
+        who = ranges([f"rank {rank}" for rank in absent])
+        says = f"{counted(world - seen, 'rank')} of {world} wrote nothing yet: {who} of the world"
+        yield Note(kind="missing", labels=(), about=str(seen), says=says)
+
+
+def _late(row: Row) -> Note:
+    since = f" for {row.since_s:.1f} s" if row.since_s is not None else ""
+    took = f" after {row.took_s:.1f} s (median)" if row.took_s is not None else ""
+    says = f"late by {row.late_s:.1f} s: {row.now}{since}; {row.past} of {counted(row.of, 'rank')} went on{took}"
+    return Note(kind="late", labels=row.labels, about=row.now, says=says)
+
+
+def _odd(rows: Sequence[Row]) -> Iterable[Note]:
+    """Yield a note for the ranks that have more or less free than most in the same place."""
+    for row in rows:
+        mates = [other for other in rows if (other.now, other.state) == (row.now, row.state)]
+        usual = max(mates, key=lambda other: len(other.labels))
+        if row is usual or row.free_bytes is None or usual.free_bytes is None:
+            continue
+        less = row.free_bytes < usual.free_bytes
+        apart = usual.free_bytes - row.free_bytes if less else row.free_bytes - usual.free_bytes
+        says = f"{gib(apart, row.precision_bytes)} GiB {'less' if less else 'more'} free than {ranges(usual.labels)}"
+        yield Note(kind="less_free" if less else "more_free", labels=row.labels, about=row.now, says=says)
+
+
+def _median(values: Iterable[float | int | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
