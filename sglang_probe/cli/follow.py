@@ -129,16 +129,17 @@ class Follower:
         return left[-1] if left else None
 
     def _waiting(self) -> str:
-        where = f"waiting for a run to begin in {self._path}"
-        if self._seen.files and not self._seen.among:
-            where = f"waiting for SGLang to say something in {self._path}"
         how = "start the server with: sglang-probe run -- python -m sglang.launch_server ..."
-        here = "" if self._named else ", in this directory"
-        told = f"; so far: {self._complaint}" if self._complaint else ""
+        how = how if self._named else f"{how}, in this directory"
+        files = self._seen.files
+        if len(files) == 1 and files[0].path == self._path:
+            return f"waiting for a start in {self._path}{f'; so far: {self._complaint}' if self._complaint else ''}"
+        there = "" if self._seen is not EMPTY else ", which does not exist yet"
+        told = f"; so far: {self._complaint}" if self._complaint and files else ""
         if self._passed:
             (name, _), said = list(self._passed.items())[-1]
             told += f"; {name} is over: {said} (sglang-probe explain {self._path}/{name})"
-        return f"{where}; {how}{here}{told}"
+        return f"waiting for a run in {self._path}{there}; {how}{told}"
 
 
 def is_over(run: Run, silent_s: float) -> bool:

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.follow import SILENCE_S, Follower, Sight
 from sglang_probe.cli.follow_files import HOW_TO_PIPE
+from sglang_probe.cli.free_now import FreeNow
 from sglang_probe.cli.given import number
 from sglang_probe.cli.output import is_capable, page_width, wants_colour
 from sglang_probe.cli.watch_output import Json, Lines, Output, Screen
@@ -81,7 +82,7 @@ def _follow(follower: Follower, output: Output, interval: float, timeout: float 
     begun = time.monotonic()
     come: dict[str, int] = {}
     followed: tuple[str, int] | None = None
-    judge = Judge()
+    judge, free_now = Judge(), FreeNow()
     survey: Survey | None = None
     while True:
         sight = follower.look()
@@ -94,7 +95,8 @@ def _follow(follower: Follower, output: Output, interval: float, timeout: float 
             if survey is None or survey.run is not sight.run:
                 survey = survey_of(sight.run)
                 told, come = changes(survey, come)
-            view = view_of(survey, sight.now)
+            free = free_now.of(sight.run) if sight.run.outcome == "starting" else {}
+            view = view_of(survey, sight.now, free)
             output.show(view, told)
             end = judge.end(sight, view)
             if end is not None:

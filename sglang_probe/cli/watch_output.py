@@ -110,7 +110,7 @@ class Lines:
             if not view.ranks:
                 self._beat(view)
         for change in changes:
-            self._say(stamped(change.at_s, change_text(change)))
+            self._say(stamped(view.elapsed_s if change.at_s is None else change.at_s, change_text(change)))
         fresh = [note for note in view.notes if _same(note) not in self._notes]
         self._notes = frozenset(map(_same, view.notes))
         for note in fresh:

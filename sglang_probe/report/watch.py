@@ -50,8 +50,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int | None
     """What the device with the least had free, as last read."""
     most_free_bytes: int | None
-    began_free_bytes: int | None = None
-    """What it had free when its innermost step began, where a device is read while it lasts."""
+    taken_bytes: int | None = None
+    """What the device that lost most has less free than a rank of the row last read, where it can be asked now."""
     precision_bytes: int | None = None
 
 
@@ -192,7 +192,11 @@ def _row(
     took = _median([left - came for came, left in gone_on if came is not None and left is not None])
     went = _median([left for _, left in gone_on])
     free = [seat.free for seat in alike if seat.free is not None]
-    began = [seat.track.free_bytes for seat in alike if seat.label in free_now and seat.track.free_bytes is not None]
+    taken = [
+        seat.track.free_bytes - free_now[seat.label]
+        for seat in alike
+        if seat.label in free_now and seat.track.free_bytes is not None and not seat.is_cpu
+    ]
     return Row(
         labels=tuple(seat.label for seat in alike),
         state=place.state,
@@ -206,7 +210,7 @@ def _row(
         late_s=_lateness(place, at, went, took, len(gone_on), len(seats)),
         free_bytes=min(free, default=None),
         most_free_bytes=max(free, default=None),
-        began_free_bytes=min(began, default=None),
+        taken_bytes=max(taken, default=None),
         precision_bytes=next((seat.track.precision_bytes for seat in alike), None),
     )
 

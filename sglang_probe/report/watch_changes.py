@@ -47,8 +47,11 @@ def changes(survey: Survey, come: Mapping[str, int]) -> tuple[tuple[Change, ...]
     for label, track in survey.tracks.items():
         marks = [mark for mark in track.marks if mark.step.depth <= DEEPEST]
         now[label] = len(marks)
-        for mark in marks[come.get(label, 0) :]:
-            groups.setdefault((*mark.key, mark.step.state == "error"), []).append((label, mark))
+        fresh = marks[come.get(label, 0) :]
+        over = {mark.key[:2] for mark in fresh if mark.key[2]}  # of what began and ended since, the end says enough
+        for mark in fresh:
+            if mark.key[2] or mark.key[:2] not in over:
+                groups.setdefault((*mark.key, mark.step.state == "error"), []).append((label, mark))
     found = [_change(met) for met in groups.values()]
     return tuple(sorted(found, key=lambda one: (one.at_s is None, one.at_s or 0.0))), now
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ from rich.text import Text
 
 from sglang_probe.figures import UNKNOWN, counted, gib
 from sglang_probe.report.layout import field, folded, paragraph
+from sglang_probe.report.plain import printable
 from sglang_probe.report.ranges import ranges
 from sglang_probe.report.watch import Note, Row, View
 
@@ -17,6 +19,8 @@ STYLES: Final = {"ready": "green", "error": "bold red", "ended": "bold red"}
 NOTE_STYLES: Final = {"late": "bold yellow", "gone": "bold red", "less_free": "yellow", "more_free": "yellow"}
 WORDS: Final = {"late": "LATE", "gone": "GONE", "less_free": "ODD", "more_free": "ODD", "missing": "wait", "silent": ""}
 LEAST_NAME: Final = 16
+WORTH_SAYING: Final = 64 << 20
+"""Bytes that a step took so far, from which on they are shown."""
 MOST_NAMED: Final = 3
 """Ranges of labels in one cell."""
 
@@ -44,12 +48,20 @@ def _title(view: View) -> str:
 def _now(view: View) -> str:
     began = f"began {clock(view.elapsed_s)} ago" if view.elapsed_s is not None else "began at an unknown time"
     if not view.ranks:
-        others = f": {', '.join(dict.fromkeys(view.others))}" if view.others else ""
-        return f"{began}; no rank yet{others}"
+        others = [_others(role, count) for role, count in Counter(view.others).items()]
+        of = f" of {view.world}" if view.world is not None else ""
+        return f"{began}; no rank{of} yet{': ' if others else ''}{', '.join(others)}"
     of = f" of {view.world}" if view.world is not None and view.world != view.ranks else ""
     up = f", {view.ready} ready" if view.ready else ""
     silent = f"; last event {clock(view.silent_s)} ago" if view.silent_s is not None else ""
     return f"{began}; {view.ranks}{of} {'rank' if view.ranks == 1 and not of else 'ranks'}{up}{silent}"
+
+
+def _others(role: str, count: int) -> str:
+    """Name processes that are no ranks: what one will be is not known before it says so."""
+    if role == "other":
+        return counted(count, "process without a role", "processes without a role")
+    return counted(count, printable(role))
 
 
 def _table(rows: Sequence[Row], width: int) -> list[Text]:
@@ -58,7 +70,7 @@ def _table(rows: Sequence[Row], width: int) -> list[Text]:
     cells = [HEADINGS, *(_cells(row) for row in rows)]
     figures = [max(len(line[place]) for line in cells) for place in (2, 3, 4)]
     room = width - sum(figures) - 2 * (len(HEADINGS) - 1)
-    names = max(min(max(len(line[0]) for line in cells), max(room // 2 - 2, LEAST_NAME)), len(HEADINGS[0]))
+    names = max(min(max(len(line[0]) for line in cells), max(room // 2 - 2, LEAST_NAME)), len(HEADINGS[0]) + 1)
     whats = max(min(max(len(line[1]) for line in cells), room - names), LEAST_NAME)
     styles = ["bold", *(_style(row) for row in rows)]
     lines = []
@@ -79,7 +91,13 @@ def _style(row: Row) -> str:
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:
     past = f"{row.past}/{row.of}" if row.past else UNKNOWN
-    return who(row.labels), row.now, _span(row.least_since_s, row.since_s), past, free_of(row)
+    return who(row.labels), _doing(row), _span(row.least_since_s, row.since_s), past, free_of(row)
+
+
+def _doing(row: Row) -> str:
+    """Return the step, and what the device lost since it was last read there, where that is much."""
+    grew = row.taken_bytes is not None and row.taken_bytes >= WORTH_SAYING
+    return f"{row.now}, {gib(row.taken_bytes)} GiB taken since" if grew else row.now
 
 
 def who(labels: Sequence[str]) -> str:
@@ -129,4 +147,4 @@ def beat(view: View) -> Iterator[str]:
     for row in view.rows:
         past = f"; {row.past} of {counted(row.of, 'rank')} past it" if row.past else ""
         free = f"; {free_of(row)} GiB free" if row.free_bytes is not None else ""
-        yield f"{who(row.labels)}: {row.now}, for {_span(row.least_since_s, row.since_s)}{past}{free}"
+        yield f"{who(row.labels)}: {_doing(row)}, for {_span(row.least_since_s, row.since_s)}{past}{free}"
