@@ -23,7 +23,7 @@ SILENCE_S: Final = 1800.0
 """After so long without a word, of a start whose processes cannot be asked, nothing more is expected: it is torch's own
 limit for a collective."""
 READING_SHARE: Final = 5
-"""Of the time at most one in so many seconds is spent reading."""
+"""While a run is written, at most one in so many seconds is spent reading it."""
 STALE_S: Final = 600.0
 """A file without anything of SGLang's that nobody wrote to for so long will not become a log."""
 _QUARTER_NS: Final = 900 * NS
@@ -44,6 +44,21 @@ class Sight(NamedTuple):
     """What is waited for, where there is no run."""
 
 
+class Pause(NamedTuple):
+    """Until when nothing is read again, in monotonic seconds."""
+
+    busy: float
+    """While more is being written."""
+    quiet: float
+    """Once nothing was, for a look: what was written last is worth more than the share."""
+
+    @classmethod
+    def after(cls, took_s: float) -> Pause:
+        """Return the pause after a reading that took so much of a core."""
+        now = time.monotonic()
+        return cls(now + (READING_SHARE - 1) * took_s, now + took_s)
+
+
 class Follower:
     """Looks at a path; cheap while nothing changes."""
 
@@ -53,8 +68,10 @@ class Follower:
         self._files = Files(path)
         self._seen: Snapshot = EMPTY
         self._changed_at: float | None = None
-        self._next_reading = 0.0
+        self._pause = Pause(0.0, 0.0)
         self._unread = False
+        self._known_at = datetime.now(timezone.utc)
+        """Until then what was read is all that there was: a rank is not late because it was not read."""
         self._run: Run | None = None
         self._timeline: Timeline | None = None
         self._offset_ns = 0
@@ -69,21 +86,25 @@ class Follower:
         Raises:
             BadUse: the path holds what can never be followed.
         """
-        clock = time.monotonic()
+        clock, now = time.monotonic(), datetime.now(timezone.utc)
         snapshot = self._files.snapshot()
-        if snapshot != self._seen or self._changed_at is None:
-            self._changed_at = clock if self._changed_at is not None else clock - _age(snapshot)
+        changed = snapshot != self._seen or self._changed_at is None
+        if changed:
+            self._changed_at = clock - (_age(snapshot) if self._changed_at is None else 0.0)
             self._seen, self._unread = snapshot, True
         elif self._run is not None and any(_is_gone(process) for process in self._run.processes):
             self._unread = True
-        if self._unread and clock >= self._next_reading:
+        if self._unread and clock >= (self._pause.busy if changed else self._pause.quiet):
+            begun = time.process_time()
             self._read(snapshot)
             self._unread = False
-            self._next_reading = time.monotonic() + (READING_SHARE - 1) * (time.monotonic() - clock)
-        return self._sight(clock - self._changed_at)
+            self._pause = Pause.after(time.process_time() - begun)
+        if not self._unread:
+            self._known_at = now
+        return self._sight(clock - (self._changed_at or clock))
 
     def _sight(self, quiet: float) -> Sight:
-        now = datetime.now(timezone.utc) - timedelta(microseconds=self._offset_ns / 1000)
+        now = self._known_at - timedelta(microseconds=self._offset_ns / 1000)
         if self._run is None:
             return Sight(None, None, now, quiet, self._waiting())
         return Sight(self._run, self._timeline, now, quiet)

@@ -89,7 +89,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._said = ""
-        self._notes: frozenset[tuple[object, ...]] = frozenset()
+        self._notes: set[tuple[object, ...]] = set()
         self._spoke = float("-inf")
         self._named = False
 
@@ -112,7 +112,7 @@ class Lines:
         for change in changes:
             self._say(stamped(view.elapsed_s if change.at_s is None else change.at_s, change_text(change)))
         fresh = [note for note in view.notes if _same(note) not in self._notes]
-        self._notes = frozenset(map(_same, view.notes))
+        self._notes |= set(map(_same, view.notes))
         for note in fresh:
             self._note(view, note)
         if self._is_due():

@@ -25,7 +25,7 @@ LATE_S: Final = 2.0
 ODD_BYTES: Final = 256 << 20
 """A rank whose device has so much more or less free than the median of those in the same place stands out."""
 
-NoteKind = Literal["late", "less_free", "more_free", "gone", "missing", "silent"]
+NoteKind = Literal["late", "less_free", "more_free", "gone", "missing"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,9 +250,8 @@ def _notes(run: Run, rows: Sequence[Row], world: int | None) -> Iterable[Note]:
         yield Note(kind="gone", labels=labels, about="", says=says)
     seen = len(ranks_of(run))
     if world is not None and seen < world and seen:
-        absent = [missing.world_rank for missing in run.missing]
-        who = ranges([f"rank {rank}" for rank in absent])
-        says = f"{counted(world - seen, 'rank')} of {world} wrote nothing yet: {who} of the world"
+        who = ranges([str(missing.world_rank) for missing in run.missing])
+        says = f"{world - seen} of {counted(world, 'rank')} wrote nothing yet: {who}, by their number in the world"
         yield Note(kind="missing", labels=(), about=str(seen), says=says)
 
 
@@ -273,7 +272,7 @@ def _odd(rows: Sequence[Row]) -> Iterable[Note]:
         less = row.free_bytes < usual.free_bytes
         apart = usual.free_bytes - row.free_bytes if less else row.free_bytes - usual.free_bytes
         says = f"{gib(apart, row.precision_bytes)} GiB {'less' if less else 'more'} free than {ranges(usual.labels)}"
-        yield Note(kind="less_free" if less else "more_free", labels=row.labels, about=row.now, says=says)
+        yield Note(kind="less_free" if less else "more_free", labels=row.labels, about="", says=says)
 
 
 def _median(values: Iterable[float | int | None]) -> float | None:

@@ -17,8 +17,9 @@ from sglang_probe.report.watch import Note, Row, View
 HEADINGS: Final = ("ranks", "now", "for", "past", "free")
 STYLES: Final = {"ready": "green", "error": "bold red", "ended": "bold red"}
 NOTE_STYLES: Final = {"late": "bold yellow", "gone": "bold red", "less_free": "yellow", "more_free": "yellow"}
-WORDS: Final = {"late": "LATE", "gone": "GONE", "less_free": "ODD", "more_free": "ODD", "missing": "wait", "silent": ""}
+WORDS: Final = {"late": "LATE", "gone": "GONE", "less_free": "ODD", "more_free": "ODD", "missing": "WAIT"}
 LEAST_NAME: Final = 16
+MOST_NOTES: Final = 4
 WORTH_SAYING: Final = 64 << 20
 """Bytes that a step took so far, from which on they are shown."""
 MOST_NAMED: Final = 3
@@ -28,7 +29,8 @@ MOST_NAMED: Final = 3
 def screen(view: View, width: int, height: int | None = None) -> list[Text]:
     """Return the lines of a view, at most `height` of them: those of the rows that are furthest on give way first."""
     head = [*field("watch", _title(view), width, "bold"), *field("now", _now(view), width)]
-    notes = [line for note in view.notes for line in _note(note, width)]
+    notes = [line for note in view.notes[:MOST_NOTES] for line in _note(note, width)]
+    notes += field("", f"and {len(view.notes) - MOST_NOTES} more", width) if len(view.notes) > MOST_NOTES else []
     foot = ([Text("")] if notes else []) + notes
     table = _table(view.rows, width)
     room = None if height is None else height - len(head) - len(foot) - 2
