@@ -30,5 +30,5 @@ def ranges(labels: Sequence[str], most: int = MOST) -> str:
 def _range(prefix: str, first: int, last: int, begins: str, ends: str) -> str:
     if first == last:
         return begins
-    # `DP0 TP0-TP7`: of the second label the part that differs is enough.
-    return f"{begins}-{ends.removeprefix(prefix.rpartition(' ')[0]).lstrip(' ')}"
+    shared = max(prefix.rfind(" "), prefix.rfind(":")) + 1  # `DP0 TP0-TP7`: the part that differs is enough
+    return f"{begins}-{ends[shared:]}"

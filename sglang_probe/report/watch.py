@@ -21,7 +21,7 @@ from sglang_probe.timeline.processes import is_cpu, ranks_of
 
 SCHEMA: Final = "watch/1.0"
 LATE_S: Final = 2.0
-"""A rank that is later than this, and than half the time that its peers took, stands out."""
+"""A rank that is later than this, and than a quarter of the time that its peers took, stands out."""
 ODD_BYTES: Final = 256 << 20
 """A rank whose device has so much more or less free than the median of those in the same place stands out."""
 
@@ -222,7 +222,7 @@ def _lateness(
     if at is None or went is None or place.state not in {"before", "in", "after"} or past * 2 < of:
         return None
     late = at - went
-    return late if late > max(LATE_S, (took or 0.0) / 2) else None
+    return late if late > max(LATE_S, (took or 0.0) / 4) else None
 
 
 def _order(row: Row) -> tuple[bool, int]:

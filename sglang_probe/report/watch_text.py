@@ -72,6 +72,8 @@ def _table(rows: Sequence[Row], width: int) -> list[Text]:
     cells = [HEADINGS, *(_cells(row) for row in rows)]
     figures = [max(len(line[place]) for line in cells) for place in (2, 3, 4)]
     room = width - sum(figures) - 2 * (len(HEADINGS) - 1)
+    if room < 2 * LEAST_NAME:
+        return [line for row in rows for line in paragraph(sentence(row), width, "", "  ", _style(row))]
     names = max(min(max(len(line[0]) for line in cells), max(room // 2 - 2, LEAST_NAME)), len(HEADINGS[0]) + 1)
     whats = max(min(max(len(line[1]) for line in cells), room - names), LEAST_NAME)
     styles = ["bold", *(_style(row) for row in rows)]
@@ -146,7 +148,11 @@ def beat(view: View) -> Iterator[str]:
     """Yield a line per row, so that a person who reads along knows what goes on."""
     if not view.rows:
         yield _now(view)
-    for row in view.rows:
-        past = f"; {row.past} of {counted(row.of, 'rank')} past it" if row.past else ""
-        free = f"; {free_of(row)} GiB free" if row.free_bytes is not None else ""
-        yield f"{who(row.labels)}: {_doing(row)}, for {_span(row.least_since_s, row.since_s)}{past}{free}"
+    yield from map(sentence, view.rows)
+
+
+def sentence(row: Row) -> str:
+    """Return a row as a sentence."""
+    past = f"; {row.past} of {counted(row.of, 'rank')} past it" if row.past else ""
+    free = f"; {free_of(row)} GiB free" if row.free_bytes is not None else ""
+    return f"{who(row.labels)}: {_doing(row)}, for {_span(row.least_since_s, row.since_s)}{past}{free}"
