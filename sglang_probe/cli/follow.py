@@ -26,6 +26,8 @@ READING_SHARE: Final = 5
 """While a run is written, at most one in so many seconds is spent reading it."""
 STALE_S: Final = 600.0
 """A file without anything of SGLang's that nobody wrote to for so long will not become a log."""
+_WRITTEN_NS: Final = 60 * NS
+"""A line is written at most so long after its stamp."""
 _QUARTER_NS: Final = 900 * NS
 """Zones differ by multiples of a quarter of an hour."""
 
@@ -195,4 +197,6 @@ def _offset(run: Run, snapshot: Snapshot) -> int:
     last = nanoseconds(run.local_ended) if run.started is None else None
     if last is None or snapshot.written_ns is None:
         return 0
-    return round((snapshot.written_ns - last) / _QUARTER_NS) * _QUARTER_NS
+    apart = snapshot.written_ns - last
+    zone = round(apart / _QUARTER_NS) * _QUARTER_NS
+    return zone if abs(apart - zone) < _WRITTEN_NS else apart  # a copy of a log was not written when it was printed
