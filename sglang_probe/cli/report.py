@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.cli.files import replacing
+from sglang_probe.cli.files import check_place, replacing
 from sglang_probe.cli.given import add_assume, assumed
 from sglang_probe.cli.output import emit
 from sglang_probe.cli.reading import collect, refuse_unused, where_of
@@ -58,6 +58,7 @@ def _writer(name: str) -> tuple[Format, Writer]:
     form = format_of(name)
     if form is None:
         raise BadUse(f"-o {name!r} has no ending that says what to write; end it in {_endings(FORMATS)}")
+    check_place(name, is_directory=form.is_directory)
     return form, writer_of(form)
 
 

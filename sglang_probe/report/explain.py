@@ -72,7 +72,7 @@ def _finding(finding: Finding, width: int, size: int) -> list[Text]:
         for part in finding.formula.split("; "):
             lines += paragraph(part, width, INDENT * 2, HANGING + INDENT)
     for lead, lever in _levers(finding):
-        lines += paragraph(f"{lead} {_lever(lever)}", width, INDENT, HANGING)
+        lines += paragraph(f"{lead} {lever_words(lever)}", width, INDENT, HANGING)
     for note in finding.notes:
         lines += paragraph(f"- {note}", width, INDENT, INDENT * 2)
     return lines
@@ -93,7 +93,8 @@ def _levers(finding: Finding) -> Iterator[tuple[str, Lever]]:
         yield "or:", lever
 
 
-def _lever(lever: Lever) -> str:
+def lever_words(lever: Lever) -> str:
+    """Return what to do, and what it gives."""
     flag = " ".join(str(word) for word in (lever.flag, lever.value) if word is not None)
     return f"{f'{flag}: ' if flag else ''}{lever.says}{_gain(lever)}"
 

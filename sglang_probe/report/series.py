@@ -67,8 +67,8 @@ class RunClock:
 
 def moments(process: Process, clock: RunClock) -> tuple[Moment, ...]:
     """Return the ledgers of a rank in the order in which they were read; steps of unknown time are left out."""
-    found = list(_moments(process, clock))
-    return tuple(sorted(found, key=lambda moment: moment.at_s))
+    # Of steps that end at one time the inner one ended first.
+    return tuple(sorted(_moments(process, clock), key=lambda moment: (moment.at_s, -moment.step.depth)))
 
 
 def _moments(process: Process, clock: RunClock) -> Iterator[Moment]:
