@@ -10,6 +10,7 @@ import msgspec
 
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.follow_files import EMPTY, Files, Snapshot
+from sglang_probe.cli.reading import where_of
 from sglang_probe.collect.errors import InputError
 from sglang_probe.collect.read import read
 from sglang_probe.report.outcome import headline
@@ -123,7 +124,7 @@ class Follower:
             self._run = self._timeline = None
             return
         timeline = build(collected)
-        self._run = self._chosen(timeline, snapshot)
+        self._run = self._chosen(timeline, snapshot, where_of(collected))
         self._timeline = None if self._run is None else msgspec.structs.replace(timeline, runs=(self._run,))
         self._offset_ns = 0 if self._run is None else _offset(self._run, snapshot)
         self._first, self._complaint = False, ""
@@ -135,7 +136,7 @@ class Follower:
             raise BadUse(str(error)) from error
         self._complaint, self._first = error.message, False
 
-    def _chosen(self, timeline: Timeline, snapshot: Snapshot) -> Run | None:
+    def _chosen(self, timeline: Timeline, snapshot: Snapshot, where: list[list[str]]) -> Run | None:
         """Return the run to follow: of a directory of runs one that goes on, or one that ended while it was watched."""
         runs = [run for run in timeline.runs if _key(run) not in self._passed]
         if not snapshot.among:
@@ -145,9 +146,10 @@ class Follower:
         followed = [run for run in going_on if self._run is not None and _key(run) == _key(self._run)]
         if going_on:
             return followed[0] if followed else max(going_on, key=lambda run: bool(ranks_of(run)))
-        for run in runs:
-            if self._first or not ranks_of(run):
-                self._passed[_key(run)] = headline(run) if ranks_of(run) else "it ended before any rank began"
+        for run, places in zip(timeline.runs, where, strict=True):
+            if run in runs and (self._first or not ranks_of(run)):
+                said = headline(run) if ranks_of(run) else "it ended before any rank began"
+                self._passed[_key(run)] = f"{run.run_id} is over: {said} (sglang-probe explain {places[0]})"
         left = [run for run in runs if _key(run) not in self._passed]
         return left[-1] if left else None
 
@@ -160,8 +162,7 @@ class Follower:
         there = "" if self._seen is not EMPTY else ", which does not exist yet"
         told = f"; so far: {self._complaint}" if self._complaint and files else ""
         if self._passed:
-            (name, _), said = list(self._passed.items())[-1]
-            told += f"; {name} is over: {said} (sglang-probe explain {self._path}/{name})"
+            told += f"; {list(self._passed.values())[-1]}"
         return f"waiting for a run in {self._path}{there}; {how}{told}"
 
 

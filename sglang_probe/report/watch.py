@@ -22,7 +22,7 @@ from sglang_probe.timeline.processes import is_cpu, ranks_of
 SCHEMA: Final = "watch/1.0"
 LATE_S: Final = 2.0
 """A rank that is later than this, and than a quarter of the time that its peers took, stands out."""
-ODD_BYTES: Final = 256 << 20
+ODD_BYTES: Final = 128 << 20
 """A rank whose device has so much more or less free than the median of those in the same place stands out."""
 
 NoteKind = Literal["late", "less_free", "more_free", "gone", "missing"]
