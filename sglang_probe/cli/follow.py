@@ -80,6 +80,8 @@ class Follower:
         self._offset_ns = 0
         self._passed: dict[tuple[str, int], str] = {}
         """Runs that are over and not followed, and what became of them."""
+        self._followed: tuple[str, int] | None = None
+        self._begun = time.monotonic()
         self._first = True
         self._complaint = ""
 
@@ -94,9 +96,10 @@ class Follower:
         changed = snapshot != self._seen or self._changed_at is None
         if changed:
             self._changed_at = clock - (_age(snapshot) if self._changed_at is None else 0.0)
-            self._seen, self._unread = snapshot, True
+            self._unread = True
         elif self._run is not None and any(_is_gone(process) for process in self._run.processes):
             self._unread = True
+        self._seen = snapshot
         if self._unread and clock >= (self._pause.busy if changed else self._pause.quiet):
             begun = time.process_time()
             self._read(snapshot)
@@ -125,6 +128,7 @@ class Follower:
             return
         timeline = build(collected)
         self._run = self._chosen(timeline, snapshot, where_of(collected))
+        self._followed = self._followed if self._run is None else _key(self._run)
         self._timeline = None if self._run is None else msgspec.structs.replace(timeline, runs=(self._run,))
         self._offset_ns = 0 if self._run is None else _offset(self._run, snapshot)
         self._first, self._complaint = False, ""
@@ -143,11 +147,12 @@ class Follower:
             return runs[-1] if runs else None
         silence = _age(snapshot)
         going_on = [run for run in runs if not is_over(run, silence)]
-        followed = [run for run in going_on if self._run is not None and _key(run) == _key(self._run)]
+        followed = [run for run in going_on if _key(run) == self._followed]
         if going_on:
             return followed[0] if followed else max(going_on, key=lambda run: bool(ranks_of(run)))
+        before = self._first or silence > time.monotonic() - self._begun
         for run, places in zip(timeline.runs, where, strict=True):
-            if run in runs and (self._first or not ranks_of(run)):
+            if run in runs and (not ranks_of(run) or (before and _key(run) != self._followed)):
                 said = headline(run) if ranks_of(run) else "it ended before any rank began"
                 self._passed[_key(run)] = f"{run.run_id} is over: {said} (sglang-probe explain {places[0]})"
         left = [run for run in runs if _key(run) not in self._passed]

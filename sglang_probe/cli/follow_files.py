@@ -80,6 +80,8 @@ class Files:
         return Snapshot(tuple(file.path for file in files if file.size), files, among=False)
 
     def _in_directory(self) -> Snapshot:
+        if not os.access(self._path, os.R_OK | os.X_OK):
+            raise BadUse(f"{self._path} cannot be read by this user; name another")
         files = tuple(_files(self._path))
         if any(_holds_events(file.path) for file in files):  # read no further than the first that does
             return Snapshot((self._path,), files, among=False)

@@ -19,6 +19,8 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import signal
+import sys
 import time
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -35,9 +37,11 @@ from sglang_probe.events.variables import DEFAULT_DIRECTORY, DIRECTORY
 from sglang_probe.explain.engine import explain, to_json
 from sglang_probe.report.explain import explain_text
 from sglang_probe.report.outcome import headline
-from sglang_probe.report.watch import Survey, View, survey_of, view_of
+from sglang_probe.report.watch import Survey, survey_of, view_of
 from sglang_probe.report.watch_changes import Change, changes
+from sglang_probe.report.watch_model import View
 from sglang_probe.timeline.model import Run, Timeline
+from sglang_probe.timeline.values import as_number
 
 PLAIN: Final = "SGLANG_PROBE_PLAIN"
 LEAST_INTERVAL_S: Final = 0.1
@@ -47,6 +51,8 @@ AT_MOST_S: Final = 10.0
 """But a server that hangs after an error is not waited for."""
 HERE_S: Final = 10.0
 """Ranks elsewhere that are not heard of by then, after all ranks here are up, write elsewhere."""
+REPLICAS_S: Final = 60.0
+"""A data-parallel replica that is not heard of for so long, after others are up, is not waited for."""
 NOT_KNOWN: Final = 3
 
 
@@ -65,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadUse(f"standard input cannot be watched: {HOW_TO_PIPE}")
     path = args.path or os.environ.get(DIRECTORY) or DEFAULT_DIRECTORY
     output = _output(args)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the cursor comes back
     try:
         return _follow(Follower(path, named=args.path is not None), output, args.interval, args.timeout)
     finally:
@@ -126,7 +133,8 @@ class Judge:
         alive = [process.alive for process in run.processes]
         gone = bool(alive) and all(one is False for one in alive)
         if run.outcome == "ready" and run.source != "log":
-            return End(1 if gone else 0)
+            more = any(alive) and view.ranks < _replicated(run) and sight.quiet_s < REPLICAS_S
+            return None if more else End(1 if gone else 0)
         if run.outcome in {"ready", "failed", "died"} or gone:
             return End(int(run.outcome != "ready")) if self._is_settled(sight, any(alive)) else None
         self._over_since = None
@@ -143,6 +151,13 @@ class Judge:
         if now - self._over_since > AT_MOST_S:
             return True
         return sight.quiet_s > SETTLE_S and not any_alive
+
+
+def _replicated(run: Run) -> int:
+    """Return how many ranks there are in all where data-parallel replicas have worlds of their own; 0: they do not."""
+    told = run.provenance.effective or {}
+    sizes = [as_number(told.get(name)) or 1 for name in ("dp_size", "tp_size", "pp_size")]
+    return 0 if told.get("enable_dp_attention") or sizes[0] <= 1 else int(math.prod(sizes))
 
 
 def _silence(run: Run, quiet_s: float) -> str:

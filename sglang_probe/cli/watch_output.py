@@ -15,8 +15,8 @@ from rich.text import Text
 from sglang_probe.cli.output import emit
 from sglang_probe.report.plain import printable, printable_json
 from sglang_probe.report.ranges import ranges
-from sglang_probe.report.watch import SCHEMA, Note, View
 from sglang_probe.report.watch_changes import Change, change_text, stamped
+from sglang_probe.report.watch_model import SCHEMA, Note, View
 from sglang_probe.report.watch_text import WORDS, beat, screen, waiting
 
 BEAT_S: Final = 30.0
@@ -151,7 +151,7 @@ class Json:
 
     def wait(self, text: str) -> None:
         """Say what is waited for."""
-        self._write(text, {"kind": "waiting", "says": text})
+        self._write(text, {"kind": "waiting", "says": printable(text)})  # a path need not be UTF-8
 
     def show(self, view: View, changes: Sequence[Change]) -> None:
         """Write the whole view where something is new in it."""

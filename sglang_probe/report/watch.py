@@ -8,84 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import median
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
-
-from sglang_probe.figures import counted, gib, listed
-from sglang_probe.report.ranges import ranges
 from sglang_probe.report.series import NS, RunClock, nanoseconds
-from sglang_probe.report.watch_places import Place, PlaceState, Track, track_of
-from sglang_probe.timeline.model import Run, RunOutcome, Source
+from sglang_probe.report.watch_model import Row, View
+from sglang_probe.report.watch_notes import notes_of
+from sglang_probe.report.watch_places import Place, Track, track_of
+from sglang_probe.timeline.model import Run
 from sglang_probe.timeline.processes import is_cpu, ranks_of
 
-SCHEMA: Final = "watch/1.0"
 LATE_S: Final = 2.0
 """A rank that is later than this, and than a quarter of the time that its peers took, stands out."""
 ODD_BYTES: Final = 128 << 20
 """A rank whose device has so much more or less free than the median of those in the same place stands out."""
-
-NoteKind = Literal["late", "less_free", "more_free", "gone", "missing"]
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Ranks that are in the same place. Times are seconds, memory bytes; None is unknown."""
-
-    labels: tuple[str, ...]
-    state: PlaceState
-    now: str
-    """The innermost step that is open, and behind it, after which step."""
-    phase: str | None
-    since_s: float | None
-    """How long the one that is there longest has been there."""
-    least_since_s: float | None
-    past: int
-    """Ranks that were there and went on."""
-    of: int
-    """All ranks that are seen."""
-    took_s: float | None
-    """How long they stayed there, the median."""
-    late_s: float | None
-    """How long ago the median of them went on, where that is worth a word."""
-    free_bytes: int | None
-    """What the device with the least had free, as last read."""
-    most_free_bytes: int | None
-    taken_bytes: int | None = None
-    """What the device that lost most has less free than a rank of the row last read, where it can be asked now."""
-    precision_bytes: int | None = None
-
-
-class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a person should see beside the rows."""
-
-    kind: NoteKind
-    labels: tuple[str, ...]
-    about: str
-    """What makes two notes the same although their figures differ."""
-    says: str
-
-
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """A run at one moment."""
-
-    run_id: str
-    launch: int
-    source: Source
-    outcome: RunOutcome
-    sglang_version: str | None
-    elapsed_s: float | None
-    """Since its first event."""
-    silent_s: float | None
-    """Since its last."""
-    ranks: int
-    world: int | None
-    """How many there will be; None until one says."""
-    ready: int
-    """Ranks that are up."""
-    others: tuple[str, ...]
-    """Its processes that are no rank."""
-    rows: tuple[Row, ...]
-    notes: tuple[Note, ...]
 
 
 class Survey(NamedTuple):
@@ -143,7 +78,7 @@ def view_of(survey: Survey, now: datetime, free_now: Mapping[str, int] | None = 
         ready=sum(seat.track.place.state == "ready" for seat in seats),
         others=tuple(process.role for process in run.processes if process.label is None),
         rows=tuple(rows),
-        notes=tuple(_notes(run, rows, world)),
+        notes=tuple(notes_of(run, rows, world)),
     )
 
 
@@ -235,44 +170,6 @@ def _world(run: Run) -> int | None:
     if sizes or run.missing:
         return len(ranks_of(run)) + len(run.missing)
     return len(ranks_of(run)) or None if run.source == "log" else None
-
-
-def _notes(run: Run, rows: Sequence[Row], world: int | None) -> Iterable[Note]:
-    for row in rows:
-        if row.late_s is not None:
-            yield _late(row)
-    yield from _odd(rows)
-    gone = [process for process in run.processes if process.alive is False]
-    if gone:
-        labels = tuple(process.label or process.role for process in gone)
-        pids = listed([process.pid for process in gone], 8)
-        says = f"its process is gone (pid {pids})" if len(gone) == 1 else f"their processes are gone (pids {pids})"
-        yield Note(kind="gone", labels=labels, about="", says=says)
-    seen = len(ranks_of(run))
-    if world is not None and seen < world and seen:
-        who = ranges([str(missing.world_rank) for missing in run.missing])
-        says = f"{world - seen} of {counted(world, 'rank')} wrote nothing yet: {who}, by their number in the world"
-        yield Note(kind="missing", labels=(), about=str(seen), says=says)
-
-
-def _late(row: Row) -> Note:
-    since = f" for {row.since_s:.1f} s" if row.since_s is not None else ""
-    took = f" after {row.took_s:.1f} s (median)" if row.took_s is not None else ""
-    says = f"late by {row.late_s:.1f} s: {row.now}{since}; {row.past} of {counted(row.of, 'rank')} went on{took}"
-    return Note(kind="late", labels=row.labels, about=row.now, says=says)
-
-
-def _odd(rows: Sequence[Row]) -> Iterable[Note]:
-    """Yield a note for the ranks that have more or less free than most in the same place."""
-    for row in rows:
-        mates = [other for other in rows if (other.now, other.state) == (row.now, row.state)]
-        usual = max(mates, key=lambda other: len(other.labels))
-        if row is usual or row.free_bytes is None or usual.free_bytes is None:
-            continue
-        less = row.free_bytes < usual.free_bytes
-        apart = usual.free_bytes - row.free_bytes if less else row.free_bytes - usual.free_bytes
-        says = f"{gib(apart, row.precision_bytes)} GiB {'less' if less else 'more'} free than {ranges(usual.labels)}"
-        yield Note(kind="less_free" if less else "more_free", labels=row.labels, about="", says=says)
 
 
 def _median(values: Iterable[float | int | None]) -> float | None:

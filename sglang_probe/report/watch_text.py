@@ -12,7 +12,7 @@ from sglang_probe.figures import UNKNOWN, counted, gib
 from sglang_probe.report.layout import field, folded, paragraph
 from sglang_probe.report.plain import printable
 from sglang_probe.report.ranges import ranges
-from sglang_probe.report.watch import Note, Row, View
+from sglang_probe.report.watch_model import Note, Row, View
 
 HEADINGS: Final = ("ranks", "now", "for", "past", "free")
 STYLES: Final = {"ready": "green", "error": "bold red", "ended": "bold red"}

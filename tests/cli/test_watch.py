@@ -48,6 +48,7 @@ def replay(tmp_path: Path) -> Iterator[Replay]:
 
     yield run
     for process in started:
+        process.terminate()  # the processes that stand in wait for its end of a pipe
         process.communicate(timeout=60)
 
 

@@ -78,4 +78,5 @@ def test_a_rank_that_is_killed_is_named(
     code, out = ended(events)
     assert code == 1
     assert re.search(rf"GONE .*\b{pid}\b", out)
-    assert "outcome   DIED in kv.pool: TP1 is gone" in out
+    assert "outcome   DIED in kv." in out
+    assert re.search(rf"TP1 \(pid {pid}\) ended in\s+kv\.", out)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from sglang_probe.figures import GIB
 from sglang_probe.report.layout import page
-from sglang_probe.report.watch import LATE_S, View, survey_of, view_of
+from sglang_probe.report.watch import LATE_S, survey_of, view_of
 from sglang_probe.report.watch_changes import change_text, changes, stamped
+from sglang_probe.report.watch_model import View
 from sglang_probe.report.watch_text import beat, screen
 from sglang_probe.timeline.model import Missing, Run
 from tests.report.starting import LOADED_S, at, starting, step
