@@ -50,6 +50,12 @@ class RunClock:
         found = self._ns(process, step)
         return None if found is None or self.zero_ns is None else (found - self.zero_ns) / NS
 
+    def at_s(self, process: Process, stamp: str | None) -> float | None:
+        """Return when a process wrote something; None where the stamp does not say."""
+        found = nanoseconds(stamp)
+        ahead = self._ahead.get(process.host or "", 0)
+        return None if found is None or self.zero_ns is None else (found - ahead - self.zero_ns) / NS
+
     def end_s(self, process: Process, step: Step) -> float | None:
         """Return when a step ended, by how long it took; None where it did not end, or nothing says so."""
         begin = self.begin_s(process, step)
