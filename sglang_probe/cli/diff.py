@@ -4,6 +4,7 @@
     sglang-probe diff baseline.log sglang-probe-runs/today
     sglang-probe diff A B C D
     sglang-probe diff A B --format json | jq .causes
+    sglang-probe diff A B -o report.html         both side by side, the differences first; opens from disk
 
 BASELINE and CANDIDATE are run directories, files of events, plain logs of SGLang's, or directories of runs or of logs
 (of which the newest is taken); one of them may be - for standard input; FILE#2 is the second start in a log. The
@@ -16,20 +17,28 @@ times) is left out; --all shows it, and what is the same.
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Sequence
 
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.files import replacing
 from sglang_probe.cli.given import add_assume, assumed
-from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
+from sglang_probe.cli.output import emit, emit_json, json_text, page_width, wants_colour
 from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
 from sglang_probe.explain.diff.compare import compare
-from sglang_probe.explain.engine import as_printed
+from sglang_probe.explain.diff.model import Diff
+from sglang_probe.explain.engine import as_printed, explain
 from sglang_probe.report.diff import diff_text, read_lines
 from sglang_probe.timeline import Timeline, build
 from sglang_probe.timeline.model import Run
 
 MANY = 4
 STDIN = "-"
+PAGE = "sglang_probe.report.html.comparison"
+ENDINGS = {
+    ".html": "the runs side by side, the differences first",
+    ".json": "the comparison, for a program",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_assume(parser)
     parser.add_argument("--all", action="store_true", help="show what is the same too, and what differs by nature")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write a report to FILE instead, by its ending: .html or .json")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the comparison."""
+    """Print the comparison, or write it to a file."""
     paths = [args.baseline, *args.candidate]
+    ending = _ending(args.output)
     if paths.count(STDIN) > 1:
         raise BadUse("standard input (-) is named more than once, and can be read once; give a file for the others")
     collected, told = [collect([path]) for path in paths], assumed(args.assume)
@@ -52,12 +63,40 @@ def run(args: argparse.Namespace) -> int:
     runs = [_only(path, timeline) for path, timeline in zip(paths, timelines, strict=True)]
     with as_printed(runs):
         found = compare(runs, everything=args.all)
+        if args.output is not None:
+            _write(args.output, ending, found, timelines)
+            return 0
         if args.format == "json":
             emit_json(found)
             return 0
         emit(diff_text(found, page_width(), colour=wants_colour()))
     emit(read_lines(timelines, [side.name for side in found.sides], page_width()))
     return 0
+
+
+def _ending(output: str | None) -> str | None:
+    """Return what kind of file is to be written, before anything long is read.
+
+    Raises:
+        BadUse: no kind that this command writes.
+    """
+    ending = next((one for one in ENDINGS if (output or "").lower().endswith(one)), None)
+    if output is not None and ending is None:
+        raise BadUse(f"-o {output!r} has no ending that says what to write; end it in {' or '.join(ENDINGS)}")
+    if ending == ".html":
+        importlib.import_module(PAGE)  # what it needs may not be installed
+    return ending
+
+
+def _write(output: str, ending: str | None, found: Diff, timelines: Sequence[Timeline]) -> None:
+    with replacing(output) as path:
+        if ending == ".html":
+            from sglang_probe.report.html.comparison import write_comparison  # plotly, of the extra `report`
+
+            write_comparison(found, timelines, [explain(one) for one in timelines], path)
+        else:
+            path.write_text(json_text(found), encoding="utf-8")
+    emit(f"{output}: {ENDINGS[ending or '.json']}\n")
 
 
 def _only(path: str, timeline: Timeline) -> Run:

@@ -39,9 +39,14 @@ def emit(text: str) -> None:
 
 def emit_json(document: object) -> None:
     """Write a document, of structs or plain objects, to stdout as JSON, indented; raises as `emit`."""
+    emit(json_text(document))
+
+
+def json_text(document: object) -> str:
+    """Return a document, of structs or plain objects, as JSON, indented, with a newline at its end."""
     import msgspec  # of the extra `cli`, which the commands that need none of it do without
 
-    emit(printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n")
+    return printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n"
 
 
 def discard_stdout() -> None:

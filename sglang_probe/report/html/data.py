@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sglang_probe import __version__
 from sglang_probe.explain.model import Explanation, RunFindings
@@ -69,6 +69,7 @@ def run_data(
     clock, names, keys = RunClock(run), Names(), categories(run)
     ranks = ranks_of(run)
     drawn = [rank_data(run, process, clock, keys, names) for process in ranks]
+    picked = pick(run)
     return {
         "name": run_name(run, several),
         "ended": run.outcome,
@@ -78,7 +79,8 @@ def run_data(
         "keys": keys,
         "names": names.all,
         "ranks": drawn,
-        "picked": _picked(run, ranks),
+        "picked": picked.place,
+        "picked_why": picked.why,
         "heat": heat_data(run),
         "processes": facts.processes_data(run),
         "neighbours": facts.neighbours_data(run),
@@ -110,9 +112,19 @@ def rank_data(run: Run, process: Process, clock: RunClock, keys: Sequence[str], 
     }
 
 
-def _picked(run: Run, ranks: Sequence[Process]) -> int:
-    """Return the place of the rank that is shown first: the tightest, or the one that failed, or the first."""
-    tightest = Subject(run).tightest
+class Picked(NamedTuple):
+    """The rank that is shown first, and what is special about it."""
+
+    place: int
+    why: str | None = None
+
+
+def pick(run: Run) -> Picked:
+    """Return the tightest rank of a run, where one is tighter than others; else the one that failed, or the first."""
+    ranks, subject = ranks_of(run), Subject(run)
+    tightest = subject.tightest
     if tightest is not None and tightest.process in ranks:
-        return ranks.index(tightest.process)
-    return next((place for place, one in enumerate(ranks) if one.label == run.failed_label), 0)
+        alike = len({seat.available for seat in subject.seats}) == 1
+        return Picked(ranks.index(tightest.process), "the tightest" if tightest.is_least and not alike else None)
+    failed = next((place for place, one in enumerate(ranks) if one.label == run.failed_label), None)
+    return Picked(0) if failed is None else Picked(failed, "failed first")

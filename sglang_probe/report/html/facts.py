@@ -9,17 +9,18 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from sglang_probe.collect.report import ReadReport
 from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.model import Finding, RunFindings
 from sglang_probe.explain.titles import TITLES
 from sglang_probe.figures import UNKNOWN
-from sglang_probe.report.explain import SEVERITY_WORDS, levers_of, lever_text, who
+from sglang_probe.report.explain import SEVERITY_WORDS, lever_text, levers_of, who
 from sglang_probe.report.footer import read_footer, run_footer
 from sglang_probe.report.header import run_header
 from sglang_probe.report.layout import LABEL
 from sglang_probe.report.outcome import process_name
 from sglang_probe.report.plain import printable
-from sglang_probe.timeline.model import Process, Provenance, ReadReport, Run
+from sglang_probe.timeline.model import Process, Provenance, Run
 from sglang_probe.timeline.processes import world_size
 
 ENDLESS: Final = 10_000_000

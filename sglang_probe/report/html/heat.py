@@ -49,6 +49,7 @@ def heat_data(run: Run) -> dict[str, Any]:
         "phases": phases,
         "median": middle,
         "outliers": out,
+        "odd": {measure: len(_outliers({measure: rows}, middle)) for measure, rows in tables.items()},
         "rows": [row._asdict() for row in _rows(ranks, tables, out)],
         "folded": len(ranks) > MOST_ROWS,
     }
@@ -68,7 +69,7 @@ def _cells(process: Process, phases: Sequence[str], measure: str) -> list[Cell]:
 
 
 def _cell(steps: Sequence[Step], phase_by_id: dict[str, str], measure: str) -> Cell:
-    """Return a figure of the steps of one phase. A cost is without that of other phases inside: only it may be added."""
+    """Return a figure of the steps of one phase. A cost is without that of steps inside: only it may be added."""
     if measure == "cost":
         known = [-step.self_delta_bytes for step in steps if step.self_delta_bytes is not None]
         return sum(known) if known else None

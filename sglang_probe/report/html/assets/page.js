@@ -74,9 +74,9 @@ function fillRank() {
   const rank = run.ranks[state.rank];
   const box = document.getElementById("of-rank");
   forget(box);
-  box.replaceChildren(...ofRank(run, rank));
+  box.replaceChildren(...(DOC.diff ? sidesOfRank(rank.label) : ofRank(run, rank)));
   const told = document.getElementById("where");
-  if (told) told.textContent = where(rank);
+  if (told) told.textContent = DOC.diff ? "" : where(rank);
   redraw();
 }
 
@@ -94,20 +94,25 @@ function forget(box) {
 
 function ofRank(run, rank) {
   return [
-    section("memory", `Memory of ${rank.label} over time`, ...memoryPart(run, rank)),
+    section("memory", `Memory of ${rank.label} over time`, axisChoice(), ...memoryPart(run, rank, {})),
     section("budget", `KV budget of ${rank.label}`, ...budgetPart(rank)),
   ];
 }
 
-function memoryPart(run, rank) {
+function axisChoice() {
+  const options = [["time", "time"], ["steps", "readings"]];
+  return choice("Across", options, state.axis, (axis) => { state.axis = axis; redraw(); });
+}
+
+/** The chart of a rank's memory and its tables; `span` is the scale that several share. */
+function memoryPart(run, rank, span) {
   const memory = rank.memory;
   if (memory.why) {
     return [el("p", { class: "none" }, `No chart: ${memory.why}.`), memory.steps.name.length ? lazily("Steps as a table", () => stepsTable(run, rank)) : null];
   }
   const said = `Memory of ${rank.label} by category over time; the table below has the same figures`;
   return [
-    choice("Across", [["time", "time"], ["steps", "readings"]], state.axis, (axis) => { state.axis = axis; redraw(); }),
-    el("div", { class: "beside" }, chart(said, (options) => memoryFigure(run, rank, state.axis, options)), legendTable(run, rank)),
+    el("div", { class: "beside" }, chart(said, (options) => memoryFigure(run, rank, state.axis, { ...options, ...span })), legendTable(run, rank)),
     sentences(memory.notes),
     lazily("Every reading as a table", () => momentsTable(run, rank)),
     lazily("Every step as a table", () => stepsTable(run, rank)),
@@ -136,6 +141,7 @@ function budgetPart(rank) {
 
 function heatPart(run) {
   if (!run.heat.phases.length) return [el("p", { class: "none" }, "No chart: no rank recorded a step.")];
+  state.measure = ["cost", "free", "seconds"].find((measure) => run.heat.odd[measure]) || "cost";
   const holder = el("div");
   const fill = () => {
     forget(holder);
@@ -149,7 +155,7 @@ function heatPart(run) {
   fill();
   const odd = run.heat.outliers.slice(0, 12);
   return [
-    choice("Colour by", Object.entries(MEASURES).map(([value, [text]]) => [value, text]), state.measure, (measure) => { state.measure = measure; fill(); }),
+    choice("Colour by", Object.entries(MEASURES).map(([value, [text]]) => [value, run.heat.odd[value] ? `${text} (${run.heat.odd[value]})` : text]), state.measure, (measure) => { state.measure = measure; fill(); }),
     run.ranks.length > 1 ? el("p", { class: "note" }, odd.length ? [`${plural(run.heat.outliers.length, "rank")} of ${count(run.ranks.length)} ${run.heat.outliers.length === 1 ? "stands" : "stand"} out: `,
       odd.map((place) => el("button", { type: "button", onclick: () => pick(place) }, run.ranks[place].label)), run.heat.outliers.length > odd.length ? " …" : ""] : "No rank stands out.") : null,
     holder,
@@ -161,7 +167,7 @@ function rankPicker(run) {
   if (run.ranks.length === 0) return null;
   const odd = new Set(run.heat.outliers);
   const options = run.ranks.map((rank, place) => el("option", { value: place },
-    `${rank.label.slice(0, 80)}${odd.has(place) ? " - stands out" : ""}${place === run.picked && run.ranks.length > 1 ? " - the tightest or the first" : ""}`));
+    `${rank.label.slice(0, 80)}${odd.has(place) ? " - stands out" : ""}${place === run.picked && run.picked_why ? ` - ${run.picked_why}` : ""}`));
   const picker = el("select", { id: "rank", onchange: (event) => pick(Number(event.target.value)) }, options);
   picker.value = String(state.rank);
   return el("div", { class: "bar", id: "ranks-bar" }, el("label", { for: "rank" }, "Rank"), picker, el("span", { id: "where" }));
@@ -216,7 +222,7 @@ function build() {
   forget(page);
   const run = DOC.runs[state.run];
   if (run && state.rank === null) state.rank = run.picked;
-  const title = DOC.diff ? "Comparison of runs" : run ? run.name : "No run";
+  const title = DOC.diff ? DOC.diff.title : run ? run.name : "No run";
   const parts = DOC.diff ? diffParts() : run ? runParts(run) : [el("p", { class: "none" }, "What was read holds no run of a server.")];
   page.replaceChildren(
     el("header", null, el("div", null, el("p", { class: "maker" }, `SGLang Probe ${DOC.version}`), el("h1", null, title)), el("div", { class: "controls" }, runPicker(), themeSwitch())),

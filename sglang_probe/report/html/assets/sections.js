@@ -11,7 +11,7 @@ function headline(run) {
     head.why ? el("p", { class: "why" }, head.why) : null,
     head.error ? el("p", { class: "error" }, head.error) : null,
     head.loud.map((line) => el("p", { class: "loud" }, line)),
-    leading ? finding(leading) : el("p", null, "No rule says anything about this run."));
+    leading ? finding(leading.severity === "info" ? { ...leading, word: "" } : leading) : el("p", null, "No rule says anything about this run."));
 }
 
 function facts(run) {
@@ -77,7 +77,10 @@ function provenance(run) {
 }
 
 function reading(run) {
-  const gaps = run.gaps.map((part) => [el("h3", null, part.title), el("ul", null, part.lines.map((line) => el("li", null, line)))]);
+  const runs = DOC.diff ? DOC.runs : [run];
+  const parts = runs.flatMap((one) => one.gaps.map((part) => (DOC.diff ? { ...part, title: `${part.title}, ${one.side}` } : part)));
+  const gaps = parts.map((part) => [el("h3", null, part.title), el("ul", null, part.lines.map((line) => el("li", null, line)))]);
+  if (DOC.diff) return [el("ul", null, DOC.read.map((line) => el("li", null, line))), gaps];
   const [first, ...others] = DOC.read;
   return [el("p", null, first), others.length ? el("ul", null, others.map((line) => el("li", null, line))) : null, gaps];
 }
