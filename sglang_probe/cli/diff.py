@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_assume(parser)
     parser.add_argument("--all", action="store_true", help="show what is the same too, and what differs by nature")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write a report to FILE instead, by its ending: .html or .json")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead: .html or .json")
 
 
 def run(args: argparse.Namespace) -> int:

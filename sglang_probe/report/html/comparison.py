@@ -49,7 +49,8 @@ def comparison_data(
         {"side": side.name, **run_data(timeline.runs[0], explanation.runs[0], (), None)}
         for side, timeline, explanation in zip(found.sides, timelines, explanations, strict=True)
     ]
-    read = [f"{side.name}: {line}" for side, one in zip(found.sides, timelines, strict=True) for line in read_data(one.read)]
+    named = zip(found.sides, timelines, strict=True)
+    read = [f"{side.name}: {line}" for side, timeline in named for line in read_data(timeline.read)]
     return document(runs, read, diff_data(found))
 
 
@@ -96,11 +97,15 @@ def _kinds(found: Diff) -> list[dict[str, Any]]:
     return [
         {
             "who": who_changes(kind),
-            "rows": [[line.name.strip(), *line.cells, len(line.name) - len(line.name.lstrip())] for line in rank_rows(kind.rank)],
+            "rows": [[line.name.strip(), *line.cells, _depth(line.name)] for line in rank_rows(kind.rank)],
             "not_reached": _texts(not_reached_lines(kind.rank, names, ENDLESS)),
         }
         for kind in told_kinds(kinds, tightest)
     ]
+
+
+def _depth(name: str) -> int:
+    return len(name) - len(name.lstrip())
 
 
 def _arithmetic(found: Diff, work: Arithmetic) -> dict[str, Any]:

@@ -42,26 +42,28 @@ function budgetFigure(worker, options) {
       barmode: "overlay",
       bargap: 0.3, waterfallgap: 0.3,
       xaxis: { ...axisLook(), title: { text: "GiB" }, zeroline: true, zerolinecolor: theme("ink"), zerolinewidth: 2,
-        range: [(reach.least - (reach.least < 0 ? room : 0)) / GIB, (reach.most + room) / GIB] },
+        range: [Math.min(reach.least, reach.told - room) / GIB, (reach.most + room) / GIB] },
       yaxis: { ...axisLook(), autorange: "reversed", automargin: true, showgrid: false, fixedrange: true,
         tickvals: bars.map((bar, place) => place), ticktext: bars.map((bar) => label(bar.name, narrow ? 22 : 40)) },
     },
   };
 }
 
-/** Where each bar begins, and how far all of them reach: what Plotly's own waterfall computes, for the colours below it. */
+/** Where each bar begins, how far all of them reach, and where the lowest says its figure, to its left: what Plotly's own waterfall computes, for the colours below it. */
 function reachOf(bars) {
   let sum = 0;
   const from = [];
   let least = 0;
   let most = 0;
+  let told = Infinity;
   for (const bar of bars) {
     from.push(bar.measure === "relative" ? sum : 0);
     sum = bar.measure === "relative" ? sum + bar.bytes : bar.bytes;
     least = Math.min(least, sum);
     most = Math.max(most, sum);
+    if (bar.bytes < 0) told = Math.min(told, sum);
   }
-  return { from, least, most };
+  return { from, least, most, told };
 }
 
 function budgetTable(worker) {

@@ -259,7 +259,7 @@ function printing(isOn) {
 window.addEventListener("beforeprint", () => printing(true));
 window.addEventListener("afterprint", () => printing(false));
 build();
-unpack().then(() => charts.filter((one) => one.place.getBoundingClientRect().top < innerHeight + 400).forEach((one) => draw(one)))
+unpack().then(() => charts.filter((one, place) => !place || one.place.getBoundingClientRect().top < innerHeight + 400).forEach((one) => draw(one)))
   .catch((error) => {
     document.querySelectorAll(".chart").forEach((place) => { place.textContent = `No chart: this browser cannot unpack plotly.js (${error}); the tables have all figures.`; });
   });
