@@ -16,7 +16,7 @@ MOST_ROWS: Final = 48
 """Ranks that each get a row; of more, those that stand out do, and the others are put together."""
 MOST_OUTLIERS: Final = 32
 MOST_BINS: Final = 16
-ALIKE_BYTES: Final = 64 << 20
+ALIKE_BYTES: Final = 32 << 20
 """Bytes from the median by which ranks do not stand out."""
 ALIKE_SECONDS: Final = 1.0
 ALIKE_SHARE: Final = 0.5

@@ -11,7 +11,7 @@ from sglang_probe.report.html.data import page_data
 from sglang_probe.timeline import Timeline, build
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext
+    from playwright.sync_api import BrowserContext, Dialog
 
 DATA = Path(__file__).parents[2] / "data"
 RECORDED = DATA / "h200-x2-sglang-0.5.14" / "car"
@@ -31,10 +31,14 @@ class Opened:
         self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("console", lambda message: self.noise.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.noise.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: (self.noise.append("a dialog"), dialog.dismiss()))
+        self.page.on("dialog", self._dismiss)
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.address = path.absolute().as_uri()
         self.page.goto(self.address)
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self.noise.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
 
     def drawn(self) -> Opened:
         """Wait until the charts can be drawn; then look at each of them."""

@@ -154,7 +154,7 @@ def test_hover_says_gib_and_bytes(open_page: Open) -> None:
     opened = open_page(document_of(RECORDED)).drawn()
     opened.page.locator("#memory .chart").scroll_into_view_if_needed()
     box = opened.js(
-        """() => { const box = document.querySelector('#memory .chart .plot').getBoundingClientRect();
+        """() => { const box = document.querySelector('#memory .chart .nsewdrag').getBoundingClientRect();
            return [box.x, box.y, box.width, box.height]; }"""
     )
 
