@@ -158,11 +158,22 @@ def test_hover_says_gib_and_bytes(open_page: Open) -> None:
            return [box.x, box.y, box.width, box.height]; }"""
     )
 
-    opened.page.mouse.move(box[0] + box[2] * 0.9, box[1] + box[3] * 0.4)
-    opened.page.wait_for_selector("#memory .chart .hoverlayer text")
+    layer = "document.querySelector('#memory .chart .hoverlayer').textContent"
+    for share in (0.7, 0.8):
+        opened.page.mouse.move(box[0] + box[2] * share, box[1] + box[3] * 0.4)
+    opened.wait(layer)
 
-    shown = opened.js("document.querySelector('#memory .chart .hoverlayer').textContent")
+    shown = opened.js(layer)
     assert f"KV pool {gib(held)} GiB, {held:,} B" in shown
+
+
+def test_no_button_of_a_chart_sends_it_anywhere(open_page: Open) -> None:
+    opened = open_page(document_of(RECORDED)).drawn()
+
+    titles = opened.js("[...document.querySelectorAll('.modebar-btn')].map(one => one.dataset.title)")
+
+    assert {"Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes"} == set(titles)
+    assert {""} == set(opened.js("[...document.querySelectorAll('.chart')].map(one => one._context.plotlyServerURL)"))
 
 
 def test_light_and_dark_follow_the_system_until_the_switch_is_used(open_page: Open) -> None:

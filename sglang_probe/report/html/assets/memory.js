@@ -20,13 +20,29 @@ function scaleOf(memory, axis, end) {
   return { at: place, until: memory.at.length + 1, title: "readings, one after the other" };
 }
 
-/** Two moments at one time must not share a place of the other axis, so readings are placed by their number. */
-const placesOf = (memory, axis) => memory.at.map((second, number) => (axis === "time" ? second : number + 1));
+const BETWEEN = 160; // points of the time axis at which a hover finds what was held there, besides the readings
+
+/** Points of the axis, each with the number of the reading that held there: [place, number]. Two readings at one time
+ *  must not share a place of the other axis, so there they stand by their number. */
+function pointsOf(memory, scale, axis) {
+  const last = memory.at.length - 1;
+  if (axis !== "time") return [...memory.at.map((_, number) => [number + 1, number]), [scale.until, last]];
+  const points = memory.at.map((second, number) => [second, number]);
+  const [first] = memory.at;
+  let number = 0;
+  for (let step = 1; step <= BETWEEN; step += 1) {
+    const second = first + ((scale.until - first) * step) / BETWEEN;
+    while (number < last && memory.at[number + 1] <= second) number += 1;
+    points.push([second, number]);
+  }
+  return points.sort((one, other) => one[0] - other[0] || one[1] - other[1]);
+}
 
 function memoryTraces(run, memory, scale, axis) {
-  const x = [...placesOf(memory, axis), scale.until];
-  const held = (column) => [...column, column[column.length - 1]];
-  const read = [...memory.read_at.map((place) => run.names[place]), "as last read"];
+  const points = pointsOf(memory, scale, axis);
+  const x = points.map(([place]) => place);
+  const held = (column) => points.map(([, number]) => column[number]);
+  const read = held(memory.read_at.map((place) => run.names[place]));
   const traces = [];
   for (const key of run.keys) {
     const column = memory.held[key];
@@ -34,7 +50,7 @@ function memoryTraces(run, memory, scale, axis) {
     const name = DOC.categories[key];
     const hover = held(column).map((bytes) => `${label(name)} <b>${gib(bytes, off)}</b> GiB, ${count(bytes)} B`);
     const drawn = {
-      x, name, text: hover, hoverinfo: "text", mode: "lines", showlegend: false, meta: key,
+      x, name, text: hover, hoverinfo: held(column).map((bytes) => (bytes ? "text" : "skip")), mode: "lines", showlegend: false, meta: key,
       line: { shape: "hv", width: 0.6, color: theme("line") },
       fillcolor: colour(key),
       fillpattern: { shape: LOOKS[key][1], fgcolor: theme("pattern"), fgopacity: 0.75, size: 6, solidity: 0.25,
@@ -116,6 +132,7 @@ function memoryFigure(run, rank, axis, options) {
     height: options.height || (narrow ? 420 : 520),
     margin: { l: narrow ? 48 : 64, r: 12, t: 12, b: 48 },
     hovermode: "x unified",
+    hoverdistance: -1,
     bargap: 0,
     xaxis: { ...axisLook(), title: { text: scale.title }, range: [start, scale.until], anchor: "y2", hoverformat: ".3f",
       unifiedhovertitle: { text: axis === "time" ? "%{x:.3f} s" : "reading %{x:.0f}" } },

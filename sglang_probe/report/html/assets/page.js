@@ -16,7 +16,11 @@ function commonLayout(options) {
   };
 }
 
-const CONFIG = { displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], responsive: false };
+// Named one by one: by itself Plotly adds a button that sends the chart to a server of its maker's.
+const CONFIG = {
+  displaylogo: false, responsive: false, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: "",
+  modeBarButtons: [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+};
 
 /** A place for a chart, drawn when it comes near the window; `make` returns its figure for a width. */
 function chart(name, make, after) {

@@ -1,6 +1,6 @@
 """How large the HTML report of many ranks is, how long it takes to write, and how long Chromium takes to open it.
 
-    python bench/html.py [--ranks 2 64 512] [--repeats 3] [--chromium /usr/bin/chromium]
+    python bench/page.py [--ranks 2 64 512] [--repeats 3] [--chromium /usr/bin/chromium]
 
 `open` is from the start of the navigation until the first chart is drawn, each time in a new window without a network.
 Bars: 512 ranks under 10 MB, written in 5 s, open in 3 s.
