@@ -10,7 +10,7 @@ function budgetFigure(worker, options) {
   const look = (bar) => (isBelow(bar) ? LOOKS.below : LOOKS[bar.kind]);
   const texts = bars.map((bar) => (bar.measure === "relative" ? signed(gib(bar.bytes, off)) : gib(bar.bytes, off)));
   const reach = reachOf(bars);
-  const room = (reach.most - reach.least || 1) * (narrow ? 0.34 : 0.14);
+  const room = (reach.most - reach.least || 1) * (narrow ? 0.5 : 0.14);
   // A waterfall takes one colour for each direction: bars in the same places below it carry the categories'.
   const clear = { marker: { color: "rgba(0,0,0,0)", line: { color: theme("ink"), width: 0.8 } } };
   const trace = {

@@ -76,10 +76,15 @@ function provenance(run) {
   return made.length ? made : [el("p", null, "Nothing was recorded of what the run was made of.")];
 }
 
+const MANY_LINES = 12;
+
 function reading(run) {
   const runs = DOC.diff ? DOC.runs : [run];
   const parts = runs.flatMap((one) => one.gaps.map((part) => (DOC.diff ? { ...part, title: `${part.title}, ${one.side}` } : part)));
-  const gaps = parts.map((part) => [el("h3", null, part.title), el("ul", null, part.lines.map((line) => el("li", null, line)))]);
+  const list = (lines) => el("ul", null, lines.map((line) => el("li", null, line)));
+  const gaps = parts.map((part) => [el("h3", null, part.title), part.lines.length > MANY_LINES
+    ? [list(part.lines.slice(0, MANY_LINES)), details(`and ${plural(part.lines.length - MANY_LINES, "more line")}`, list(part.lines.slice(MANY_LINES)))]
+    : list(part.lines)]);
   if (DOC.diff) return [el("ul", null, DOC.read.map((line) => el("li", null, line))), gaps];
   const [first, ...others] = DOC.read;
   return [el("p", null, first), others.length ? el("ul", null, others.map((line) => el("li", null, line))) : null, gaps];
