@@ -17,12 +17,12 @@ from sglang_probe.explain.subject import Subject
 from sglang_probe.report.header import run_name
 from sglang_probe.report.html import facts
 from sglang_probe.report.html.heat import heat_data
-from sglang_probe.report.html.memory import Names, memory_data
+from sglang_probe.report.html.memory import Names, memory_data, stacked
 from sglang_probe.report.html.waterfall import worker_data
 from sglang_probe.report.ledger import pre_load_lines
 from sglang_probe.report.outcome import process_name
 from sglang_probe.report.rank import failure_lines, failures
-from sglang_probe.report.series import RunClock, categories
+from sglang_probe.report.series import RunClock
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Process, Run, Timeline
 from sglang_probe.timeline.processes import is_cpu, last_ledger, ranks_of
@@ -66,7 +66,7 @@ def run_data(
     run: Run, found: RunFindings, where: Sequence[str], now: datetime | None, *, several: bool = False
 ) -> dict[str, Any]:
     """Return everything about one run."""
-    clock, names, keys = RunClock(run), Names(), categories(run)
+    clock, names, keys = RunClock(run), Names(), stacked(run)
     ranks = ranks_of(run)
     drawn = [rank_data(run, process, clock, keys, names) for process in ranks]
     picked = pick(run)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sglang_probe.figures import gib, listed
 from sglang_probe.report.ledger import REASONS
 from sglang_probe.report.plain import printable
-from sglang_probe.report.series import FREE, UNEXPLAINED, Moment, RunClock, moments
+from sglang_probe.report.series import FREE, UNEXPLAINED, Moment, RunClock, categories, moments
 from sglang_probe.report.steps import step_name
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Process, Run, Step
@@ -33,6 +33,11 @@ class Names:
     def all(self) -> list[str]:
         """Return the names in the order in which they came."""
         return list(self._places)
+
+
+def stacked(run: Run) -> list[str]:
+    """Return the categories of a run from the bottom of the chart to its top: what is free stands below the ceiling."""
+    return sorted(categories(run), key=lambda key: key == FREE)
 
 
 def memory_data(run: Run, process: Process, clock: RunClock, keys: Sequence[str], names: Names) -> dict[str, Any]:
@@ -116,5 +121,3 @@ def _unknown(step: Step) -> Iterator[str]:
     for reason, names in by_reason.items():
         yield f"unknown{into}: {'; '.join(names)} ({REASONS.get(reason, printable(reason))})"
 
-
-__all__ = ["FREE", "Names", "memory_data"]

@@ -167,6 +167,34 @@ def test_hover_says_gib_and_bytes(open_page: Open) -> None:
     assert f"KV pool {gib(held)} GiB, {held:,} B" in shown
 
 
+def test_of_several_runs_one_is_picked(open_page: Open) -> None:
+    timeline = build(read([str(RECORDED), str(DATA / "h200-x2-sglang-0.5.14" / "lowfrac")]))
+    opened = open_page(page_data(timeline, explain(timeline))).drawn()
+    names = [run.run_id for run in timeline.runs]
+    assert names[0] == opened.text("h1")
+
+    opened.page.locator("#run").focus()
+    opened.page.keyboard.press("ArrowDown")
+
+    assert names[1] == opened.text("h1")
+    assert opened.drawn().quiet()
+
+
+def test_unexplained_memory_below_zero_is_drawn_below_zero(open_page: Open) -> None:
+    document = document_of(RECORDED)
+    held = document["runs"][0]["ranks"][0]["memory"]["held"]
+    held["unexplained"] = [-2 * GIB for _ in held["unexplained"]]
+
+    opened = open_page(document).drawn()
+
+    drawn = opened.js(
+        """document.querySelector('#memory .chart').data.filter(one => one.meta === 'unexplained')
+           .map(one => [one.stackgroup || null, Math.min(...one.y), Math.max(...one.y)])"""
+    )
+    assert [[None, -2, -2]] == drawn
+    assert "-2.000" in [row[1] for row in opened.rows("At the last reading")]
+
+
 def test_no_button_of_a_chart_sends_it_anywhere(open_page: Open) -> None:
     opened = open_page(document_of(RECORDED)).drawn()
 

@@ -41,7 +41,8 @@ function gib(bytes, off) {
 }
 
 const signed = (text) => (text.startsWith("-") || text === "-" || Number(text) === 0 ? text : `+${text}`);
-const count = (number) => (number === null || number === undefined ? "-" : number.toLocaleString("en-US"));
+const THOUSANDS = new Intl.NumberFormat("en-US");
+const count = (number) => (number === null || number === undefined ? "-" : THOUSANDS.format(number));
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 /** Seconds with three decimals below ten, fewer above. */

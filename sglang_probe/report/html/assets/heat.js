@@ -42,7 +42,7 @@ function heatFigure(run, measure, picked, options) {
     }],
     layout: {
       ...commonLayout(options),
-      height: Math.max(180, 90 + heat.rows.length * (heat.rows.length > 24 ? 17 : 26)) + (narrow ? 60 : 30),
+      height: Math.max(150, 90 + heat.rows.length * (heat.rows.length > 24 ? 17 : 26)) + (narrow ? 60 : 30),
       margin: { l: 8, r: withText ? 8 : 64, t: 8, b: 8 },
       hovermode: "closest",
       xaxis: { ...axisLook(), side: "top", automargin: true, showgrid: false, fixedrange: true, zeroline: false,
