@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.cli.paths import is_directory
+from sglang_probe.cli.paths import is_directory as is_a_directory
 
 OURS: Final = ".parquet"
-"""Ending of the files in a directory that this program writes: only one that holds nothing else is replaced."""
+MARK: Final = "about.parquet"
+"""A directory of tables that this program wrote holds that file and others of that ending; no other is replaced, and
+a data set of somebody's, which may be Parquet files too, is none."""
 
 
 @contextmanager
@@ -25,7 +27,7 @@ def replacing(name: str, *, is_directory: bool = False) -> Iterator[Path]:
         BadUse: the file cannot be written, or a directory stands there that is not ours to replace.
     """
     target = Path(name)
-    _check(target, wants_directory=is_directory)
+    check_place(name, is_directory=is_directory)
     try:
         room = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", dir=target.parent))
     except OSError as error:
@@ -42,13 +44,29 @@ def replacing(name: str, *, is_directory: bool = False) -> Iterator[Path]:
         shutil.rmtree(room, ignore_errors=True)
 
 
-def _check(target: Path, *, wants_directory: bool) -> None:
-    name = os.fspath(target)
-    if not wants_directory:
-        if is_directory("-o", name):
-            raise BadUse(f"-o {name!r} is a directory; name a file")
-        return
-    if target.exists() and not is_directory("-o", name):
+def check_place(name: str, *, is_directory: bool = False) -> None:
+    """Check, before anything long is done, that a file, or a directory of tables, may come to stand there.
+
+    Raises:
+        BadUse: it may not.
+    """
+    target = Path(name)
+    stands = is_a_directory("-o", name)
+    if not is_a_directory("-o", os.fspath(target.parent)):
+        raise BadUse(f"-o {name!r} lies in {os.fspath(target.parent)!r}, no directory; make it, or name another")
+    if not is_directory and stands:
+        raise BadUse(f"-o {name!r} is a directory; name a file")
+    if is_directory and target.exists() and not stands:
         raise BadUse(f"-o {name!r} is a file, and a directory of tables is to be written; name another, or remove it")
-    if target.is_dir() and any(not one.name.endswith(OURS) for one in target.iterdir()):
+    if is_directory and stands and not _is_ours(name):
         raise BadUse(f"-o {name!r} is a directory that holds more than tables; name another, or remove it")
+
+
+def _is_ours(name: str) -> bool:
+    """Say whether a directory holds tables of ours and nothing else; an empty one holds nothing that could be lost."""
+    try:
+        found = list(Path(name).iterdir())
+        alone = all(one.name.endswith(OURS) and one.is_file() and not one.is_symlink() for one in found)
+    except OSError as error:
+        raise BadUse(f"-o {name!r} cannot be looked at: {error.strerror}; name another") from error
+    return not found or (alone and any(one.name == MARK for one in found))

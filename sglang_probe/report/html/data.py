@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from sglang_probe import __version__
 from sglang_probe.explain.model import Explanation, RunFindings
-from sglang_probe.explain.subject import Subject
+from sglang_probe.report.fold import tightest_of
 from sglang_probe.report.header import run_name
 from sglang_probe.report.html import facts
 from sglang_probe.report.html.heat import heat_data
@@ -121,10 +121,8 @@ class Picked(NamedTuple):
 
 def pick(run: Run) -> Picked:
     """Return the tightest rank of a run, where one is tighter than others; else the one that failed, or the first."""
-    ranks, subject = ranks_of(run), Subject(run)
-    tightest = subject.tightest
-    if tightest is not None and tightest.process in ranks:
-        alike = len({seat.available for seat in subject.seats}) == 1
-        return Picked(ranks.index(tightest.process), "the tightest" if tightest.is_least and not alike else None)
+    ranks, tightest = ranks_of(run), tightest_of(run)
+    if tightest is not None and tightest in ranks:
+        return Picked(ranks.index(tightest), "the tightest")
     failed = next((place for place, one in enumerate(ranks) if one.label == run.failed_label), None)
     return Picked(0) if failed is None else Picked(failed, "failed first")

@@ -14,7 +14,7 @@ from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.model import Finding, RunFindings
 from sglang_probe.explain.titles import TITLES
 from sglang_probe.figures import UNKNOWN
-from sglang_probe.report.explain import SEVERITY_WORDS, lever_text, levers_of, who
+from sglang_probe.report.explain import SEVERITY_WORDS, lever_words, levers_of, who
 from sglang_probe.report.footer import read_footer, run_footer
 from sglang_probe.report.header import run_header
 from sglang_probe.report.layout import LABEL
@@ -58,7 +58,7 @@ def _finding(finding: Finding, size: int) -> dict[str, Any]:
         "confidence": finding.confidence,
         "says": finding.says,
         "formula": finding.formula.split("; ") if finding.formula else [],
-        "levers": [f"{lead} {lever_text(lever)}" for lead, lever in levers_of(finding)],
+        "levers": [f"{lead} {lever_words(lever)}" for lead, lever in levers_of(finding)],
         "notes": list(finding.notes),
     }
 

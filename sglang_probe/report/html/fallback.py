@@ -10,13 +10,9 @@ from sglang_probe.explain.model import Explanation
 from sglang_probe.report.explain import explain_text
 from sglang_probe.report.text import timeline_text
 from sglang_probe.timeline.model import Timeline
-from sglang_probe.timeline.processes import ranks_of
 
 LONGEST: Final = 300_000
 """Characters; more nobody reads without a script, and a page must stay small."""
-MOST_RANKS: Final = 64
-"""Ranks whose steps are printed: a few seconds' work for 512, which a page with a script has no need of."""
-RANKS: Final = "\n`sglang-probe timeline` prints the ranks.\n"
 RULE: Final = f"\n{'-' * 80}\n\n"
 CUT: Final = "\n... cut here; `sglang-probe timeline` prints all of it.\n"
 
@@ -26,8 +22,6 @@ def text_of(
 ) -> str:
     """Return what `explain` and `timeline` print, cut at the end of a line where it is too long."""
     findings = explain_text(explanation, timeline, now=now)
-    if sum(len(ranks_of(run)) for run in timeline.runs) > MOST_RANKS:
-        return cut(findings) + RANKS
     return cut(findings + RULE + timeline_text(timeline, where, now=now))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median_low
 from typing import Any, Final, NamedTuple
 
+from sglang_probe.report.apart import SLOW, SLOW_S
+from sglang_probe.report.fold import TOLERANCE
 from sglang_probe.report.outcome import process_name
 from sglang_probe.timeline.model import Process, Run, Step
 from sglang_probe.timeline.processes import ranks_of
@@ -16,11 +18,6 @@ MOST_ROWS: Final = 48
 """Ranks that each get a row; of more, those that stand out do, and the others are put together."""
 MOST_OUTLIERS: Final = 32
 MOST_BINS: Final = 16
-ALIKE_BYTES: Final = 32 << 20
-"""Bytes from the median by which ranks do not stand out."""
-ALIKE_SECONDS: Final = 1.0
-ALIKE_SHARE: Final = 0.5
-"""Of the median's seconds: how long ranks take for the same thing varies by itself."""
 
 Cell = int | float | None
 
@@ -98,10 +95,10 @@ def _outliers(tables: dict[str, list[list[Cell]]], middle: dict[str, list[Cell]]
 
 
 def _apart(measure: str, cell: Cell, usual: Cell) -> float:
-    """Return how far a figure is from the usual one, in units of what is not worth a word."""
+    """Return how far a figure is from the usual one, in units of what the terminal's report takes for alike."""
     if cell is None or usual is None:
         return 0.0
-    alike = max(ALIKE_SECONDS, ALIKE_SHARE * usual) if measure == "seconds" else float(ALIKE_BYTES)
+    alike = max(SLOW_S, (SLOW - 1) * usual) if measure == "seconds" else float(TOLERANCE)
     return abs(cell - usual) / alike
 
 

@@ -13,29 +13,24 @@ import pytest
 
 from sglang_probe.report.html.page import page_html
 from tests.report.html.opened import Opened
+from tests.report.tools import program
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 NAMED = os.environ.get("SGLANG_PROBE_CHROMIUM")
-IS_REQUIRED = os.environ.get("SGLANG_PROBE_REQUIRE_TOOLS") == "1"
-# Read as this file is loaded: tests run without variables of the probe.
+"""Read as this file is loaded: tests run without variables of the probe."""
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-HOW = "no Chromium: install one (apt-get install chromium), or name one with SGLANG_PROBE_CHROMIUM"
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A headless Chromium, the system's own."""
-    program = NAMED or next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None:
-        if IS_REQUIRED:
-            pytest.fail(HOW)
-        pytest.skip(HOW)
+    found = NAMED or next(filter(None, map(shutil.which, NAMES)), None) or program("chromium", "chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield chromium
         chromium.close()
 

@@ -17,7 +17,7 @@ function heatFigure(run, measure, picked, options) {
   }));
   // The root makes a difference of seconds readable beside one of minutes; the bar at the side has the real figures.
   const root = (value) => (value === null ? null : Math.sign(value) * Math.sqrt(Math.abs(value)));
-  const least = measure === "seconds" ? 1 : 0.03125; // what does not stand out stays pale
+  const least = measure === "seconds" ? 1 : 0.125; // what does not stand out stays pale
   const most = Math.max(least, ...apart.flat().map((value) => Math.abs(value ?? 0)));
   const marks = [-most, -most / 4, 0, most / 4, most];
   const withText = heat.rows.length <= 24 && options.width >= 90 * heat.phases.length;

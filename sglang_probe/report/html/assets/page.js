@@ -161,7 +161,7 @@ function heatPart(run) {
   return [
     choice("Colour by", Object.entries(MEASURES).map(([value, [text]]) => [value, run.heat.odd[value] ? `${text} (${run.heat.odd[value]})` : text]), state.measure, (measure) => { state.measure = measure; fill(); }),
     run.ranks.length > 1 ? el("p", { class: "note" }, odd.length ? [`${plural(run.heat.outliers.length, "rank")} of ${count(run.ranks.length)} ${run.heat.outliers.length === 1 ? "stands" : "stand"} out: `,
-      odd.map((place) => el("button", { type: "button", onclick: () => pick(place) }, run.ranks[place].label)), run.heat.outliers.length > odd.length ? " …" : ""] : "No rank stands out.") : null,
+      odd.map((place) => el("button", { type: "button", onclick: () => pick(place) }, run.ranks[place].label)), run.heat.outliers.length > odd.length ? " …" : ""] : "No rank stands out: memory is within 0.125 GiB of the median everywhere, and nothing took twice as long.") : null,
     holder,
     el("p", { class: "note" }, "A cost is without that of phases inside; colours tell how far a figure is from the median of all ranks. Click a row, or a button of the table, to pick its rank."),
   ];
