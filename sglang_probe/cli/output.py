@@ -40,12 +40,17 @@ def emit(text: str) -> None:
 
 def emit_json(document: object) -> None:
     """Write a document, of structs or plain objects, to stdout as JSON, indented; raises as `emit`."""
-    import msgspec  # of the extra `cli`, which the commands that need none of it do without
-
     with stages() as doing:
         doing.at("writing JSON")
-        text = printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n"
+        text = json_text(document)
     emit(text)
+
+
+def json_text(document: object) -> str:
+    """Return a document, of structs or plain objects, as JSON, indented, with a newline at its end."""
+    import msgspec  # of the extra `cli`, which the commands that need none of it do without
+
+    return printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n"
 
 
 def discard_stdout() -> None:

@@ -53,7 +53,7 @@ def diff_text(found: Diff, width: Width = WIDTH, *, colour: bool = False) -> str
 
 def _head(found: Diff, width: Width) -> list[Text]:
     """Say what was compared, and what it comes to, first of all."""
-    what = " -> ".join(_called(side) for side in found.sides)
+    what = " -> ".join(called(side) for side in found.sides)
     lines = [*field("diff", what, width, "bold"), Text(), Text("In one look", style="bold")]
     leading = found.says[:1] if len(found.sides) == 2 else found.says
     for sentence in leading:
@@ -61,21 +61,23 @@ def _head(found: Diff, width: Width) -> list[Text]:
     return lines
 
 
-def _called(side: Side) -> str:
+def called(side: Side) -> str:
+    """Return how the run of a side is called."""
     return f"{side.run_id}, launch {side.launch + 1}" if side.launch else side.run_id
 
 
 def _sides(found: Diff, width: Width) -> list[Text]:
     """Return the main numbers, those that are known of any side."""
     heading = Line("", tuple(side.name for side in found.sides), "bold")
-    columns = [tuple(_numbers(side)) for side in found.sides]
+    columns = [tuple(numbers_of(side)) for side in found.sides]
     rows = [Line(cells[0][0], tuple(cell for _, cell in cells)) for cells in zip(*columns, strict=True)]
     return grid(heading, [row for row in rows if set(row.cells) != {UNKNOWN}], width)
 
 
-def _numbers(side: Side) -> Iterator[tuple[str, str]]:
+def numbers_of(side: Side) -> Iterator[tuple[str, str]]:
+    """Return the main numbers of a side, each with its name and unit."""
     told = side.precisions
-    yield "run", _called(side)
+    yield "run", called(side)
     yield "outcome", f"{side.outcome.upper()}{f' in {side.failed_phase}' if side.failed_phase else ''}"
     yield "ready after, s", UNKNOWN if side.ready_s is None else f"{side.ready_s:.1f}"
     yield "ranks seen", f"{side.ranks} of {side.ranks + side.missing_ranks}"
@@ -103,10 +105,10 @@ def _provenance(found: Diff, width: Width) -> list[Text]:
         if rows:
             lines += paragraph(TITLES[group], width, INDENT)
             lines += made_lines(rows, [side.name for side in found.sides], width)
-    return lines + _aside(found.provenance, width) + _the_same(found.provenance, width)
+    return lines + aside_lines(found.provenance, width) + _the_same(found.provenance, width)
 
 
-def _aside(rows: Sequence[Row], width: Width) -> list[Text]:
+def aside_lines(rows: Sequence[Row], width: Width) -> list[Text]:
     """Name what differs and does not count, by its reason."""
     by_reason: dict[str, list[str]] = {}
     for row in rows:

@@ -23,14 +23,14 @@ def made_lines(rows: Sequence[Row], sides: Sequence[str], width: Width) -> list[
     """Return the rows of one group that differ and count."""
     if len(sides) == 2:
         return [text for row in rows for text in paragraph(told(row), width, INDENT * 2, INDENT * 4)]
-    lines = [line for row in rows for line in _lines(row)]
+    lines = [line for row in rows for line in made_rows(row)]
     most = None if width is None else widest(len(sides), width, INDENT * 2)
     fits = [line for line in lines if most is None or max(map(cell_len, line.cells)) <= most]
     table = grid(Line("", tuple(sides)), fits, width, INDENT * 2) if fits else []
     return [*table, *(text for line in lines if line not in fits for text in _by_value(line, sides, width))]
 
 
-def _lines(row: Row) -> Iterator[Line]:
+def made_rows(row: Row) -> Iterator[Line]:
     """Yield a row of the table; of a value with parts a row for each part that differs."""
     parts = differing(row.values) if row.group in STRUCTURED else []
     for part in parts:

@@ -65,20 +65,21 @@ def _head(run: Run, width: Width, now: datetime | None, several: bool) -> list[T
 
 def _finding(finding: Finding, width: Width, size: int) -> list[Text]:
     word = SEVERITY_WORDS[finding.severity]
-    title = f"{word}: {TITLES.get(finding.rule, finding.rule)}{_who(finding.ranks, size)} ({finding.confidence})"
+    title = f"{word}: {TITLES.get(finding.rule, finding.rule)}{who(finding.ranks, size)} ({finding.confidence})"
     lines = paragraph(title, width, "", HANGING, SEVERITY_STYLES[finding.severity])
     lines += paragraph(finding.says, width, INDENT, INDENT)
     if finding.formula:
         for part in finding.formula.split("; "):
             lines += paragraph(part, width, INDENT * 2, HANGING + INDENT)
-    for lead, lever in _levers(finding):
+    for lead, lever in levers_of(finding):
         lines += paragraph(f"{lead} {lever_words(lever)}", width, INDENT, HANGING)
     for note in finding.notes:
         lines += paragraph(f"- {note}", width, INDENT, INDENT * 2)
     return lines
 
 
-def _who(ranks: Sequence[str], size: int) -> str:
+def who(ranks: Sequence[str], size: int) -> str:
+    """Name the ranks of a finding, after a comma; nothing where it is about the run."""
     if not ranks:
         return ""
     if len(ranks) == size > 1:
@@ -86,7 +87,8 @@ def _who(ranks: Sequence[str], size: int) -> str:
     return f", {named(ranks)}"
 
 
-def _levers(finding: Finding) -> Iterator[tuple[str, Lever]]:
+def levers_of(finding: Finding) -> Iterator[tuple[str, Lever]]:
+    """Return what would help, the first thing to do first, each with the word that it begins with."""
     if finding.lever is not None:
         yield "do:", finding.lever
     for lever in finding.levers:
