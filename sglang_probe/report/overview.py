@@ -79,7 +79,7 @@ def overview(
     others = [process for fold in rest for process in fold.processes]
     rows += [_row(others, [label for fold in rest for label in fold.labels], "others")] if others else []
     is_drawn = bars and width is not None
-    lines = paragraph(f"Memory at the end (GiB){f'; {LEGEND}' if is_drawn else ''}", width, style="bold")
+    lines = paragraph(f"The ranks at the end (GiB){f'; {LEGEND}' if is_drawn else ''}", width, style="bold")
     if width is None:
         lines += [text for row in rows for text in paragraph(_sentence(row), width)]
     else:

@@ -175,7 +175,7 @@ def test_ranks_that_died_are_each_named_though_they_have_no_block() -> None:
 
     text = " ".join(told(build_run(tuple(ranks), "died")).split())
 
-    names = re.findall(r"\bTP\d+\b", text.partition("Memory at the end")[2])
+    names = re.findall(r"\bTP\d+\b", text.partition("The ranks at the end")[2])
     assert {process.label for process in ranks} == set(names)
 
 
