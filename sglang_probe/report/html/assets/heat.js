@@ -37,7 +37,7 @@ function heatFigure(run, measure, picked, options) {
       hovertext: hover, hoverinfo: "text", hoverongaps: true, showscale: !narrow,
       text: withText ? heat.rows.map((row) => row.cells[measure].map(short)) : undefined,
       texttemplate: withText ? "%{text}" : undefined, textfont: { size: 11 },
-      colorbar: { title: { text: `${unit} from<br>the median<br> `, font: { size: 11 } }, thickness: 12, tickvals: marks.map(root),
+      colorbar: { title: { text: `${unit} from the median`, side: "right", font: { size: 11 } }, thickness: 12, tickvals: marks.map(root),
         ticktext: marks.map((value) => signed(rounded(value, value && Math.abs(value) < 1 ? 3 : 1))), outlinewidth: 0 },
     }],
     layout: {
