@@ -93,7 +93,7 @@ function colour(key) {
 /** A swatch for a table, with the chart's pattern drawn by the style sheet. */
 function swatch(key) {
   const drawn = el("span", { class: "swatch", "data-pattern": LOOKS[key][1] || null, "aria-hidden": "true" });
-  drawn.style.setProperty("--swatch", colour(key));
+  drawn.style.setProperty("--swatch", key === "free" ? "var(--free)" : LOOKS[key][0]); // the theme may change
   return drawn;
 }
 

@@ -20,7 +20,9 @@ function heatFigure(run, measure, picked, options) {
   const least = measure === "seconds" ? 1 : 0.125; // what does not stand out stays pale
   const most = Math.max(least, ...apart.flat().map((value) => Math.abs(value ?? 0)));
   const marks = [-most, -most / 4, 0, most / 4, most];
-  const withText = heat.rows.length <= 24 && options.width >= 90 * heat.phases.length;
+  const room = (options.width - 180) / heat.phases.length;
+  const withText = heat.rows.length <= 24 && room >= 55;
+  const isFlat = room >= 105;
   const hover = heat.rows.map((row) => row.cells[measure].map((cell, place) => {
     const several = row.ranks.length > 1
       ? `<br>${plural(row.ranks.length, "rank")}, from ${short(row.least[measure][place])} to ${short(row.most[measure][place])} ${unit}`
@@ -37,17 +39,17 @@ function heatFigure(run, measure, picked, options) {
       hovertext: hover, hoverinfo: "text", hoverongaps: true, showscale: !narrow,
       text: withText ? heat.rows.map((row) => row.cells[measure].map(short)) : undefined,
       texttemplate: withText ? "%{text}" : undefined, textfont: { size: 11 },
-      colorbar: { title: { text: `${unit} from<br>the median<br> `, font: { size: 11 } }, thickness: 12, tickvals: marks.map(root),
+      colorbar: { title: { text: `${unit} from the median`, side: "right", font: { size: 11 } }, thickness: 12, tickvals: marks.map(root),
         ticktext: marks.map((value) => signed(rounded(value, value && Math.abs(value) < 1 ? 3 : 1))), outlinewidth: 0 },
     }],
     layout: {
       ...commonLayout(options),
       height: Math.max(150, 90 + heat.rows.length * (heat.rows.length > 24 ? 17 : 26)) + (narrow ? 60 : 30),
-      margin: { l: 8, r: withText ? 8 : 64, t: 8, b: 8 },
+      margin: { l: 8, r: isFlat || !narrow ? 8 : 64, t: 8, b: 8 },
       hovermode: "closest",
       xaxis: { ...axisLook(), side: "top", automargin: true, showgrid: false, fixedrange: true, zeroline: false,
         tickvals: heat.phases.map((_, place) => place), ticktext: heat.phases.map((phase) => label(phase)),
-        tickangle: withText ? 0 : -50, tickfont: { size: 11 } },
+        tickangle: isFlat ? 0 : -50, tickfont: { size: 11 } },
       yaxis: { ...axisLook(), autorange: "reversed", automargin: true, showgrid: false, fixedrange: true, zeroline: false,
         tickvals: heat.rows.map((_, place) => place), ticktext: heat.rows.map((row) => label(row.name, narrow ? 16 : 32)), tickfont: { size: 11 } },
       shapes: at < 0 ? [] : [{ type: "rect", xref: "paper", x0: 0, x1: 1, y0: at - 0.5, y1: at + 0.5,
