@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.progress import stages
 
 PIPED_WIDTH: Final = 80
 WIDEST: Final = 120
@@ -26,8 +28,14 @@ def emit(text: str) -> None:
         if text:
             raise BadUse("stdout is closed; send it to a file, or to /dev/null")
         return
-    try:
+    with _writing():
         sys.stdout.write(text)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -38,10 +46,19 @@ def emit(text: str) -> None:
 
 def emit_json(document: object) -> None:
     """Write a document, of structs or plain objects, to stdout as JSON, indented; raises as `emit`."""
-    from sglang_probe.report.document import json_text  # msgspec: commands without the extra `cli` do without it
+    from sglang_probe.report.document import json_bytes  # msgspec: commands without the extra `cli` do without it
 
-    emit(json_text(document))
-    emit("\n")  # by itself: a sum would copy half a gigabyte
+    with stages() as doing:
+        doing.at("writing JSON")
+        encoded = json_bytes(document)
+    encoding, binary = (getattr(sys.stdout, name, None) for name in ("encoding", "buffer"))
+    if not encoding or binary is None or not encoded.isascii() or "{".encode(encoding) != b"{":
+        emit(encoded.decode() + "\n")
+        return
+    with _writing():  # as they are: two copies of half a gigabyte less
+        sys.stdout.flush()
+        binary.write(encoded)
+        binary.write(b"\n")
 
 
 def discard_stdout() -> None:
@@ -73,6 +90,11 @@ def page_width() -> int:
     return max(PIPED_WIDTH, min(shutil.get_terminal_size().columns, WIDEST))
 
 
+def has_cursor() -> bool:
+    """Tell whether a person looks at stdout on a terminal that is not a dumb one."""
+    return _is_terminal() and os.environ.get("TERM") not in {None, "", "dumb"}
+
+
 def wants_colour() -> bool:
     """Tell whether a person looks at stdout on a terminal that has colours and they are wanted."""
-    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in {None, "", "dumb"}
+    return has_cursor() and not os.environ.get("NO_COLOR")
