@@ -34,6 +34,7 @@ class Account:
         self._used: tuple[int | None, int | None] = (None, None)
         self.has_context = False
         self._context_booked = False
+        self._latest = Reading()
 
     def move(self, place: int, moment: Moment) -> None:
         """Take the change since the moment before."""
@@ -41,13 +42,27 @@ class Account:
         if reading is None:
             self.pending_torch.add(takes.torch)
             self.pending_rest.add(takes.rest)
+        elif self._context_booked and not self.pending_torch and not self.pending_rest and self._is_as_before(reading):
+            return
         elif self.has_context or has_context(reading):
             self.has_context = True
+            self._latest = reading
             self._torch(reading.torch_allocated_bytes, takes)
             self._rest(reading, place, moment)
         else:  # what moved before this process had a context was not its own
             self._used = used(reading)
             self.pending_torch, self.pending_rest = set(), set()
+
+    def _is_as_before(self, now: Reading) -> bool:
+        """Say whether nothing moved since the last reading, as when a step begins."""
+        last = self._latest
+        return (
+            now.device_free_bytes == last.device_free_bytes
+            and now.torch_allocated_bytes == last.torch_allocated_bytes
+            and now.torch_reserved_bytes == last.torch_reserved_bytes
+            and now.nvml_used_bytes == last.nvml_used_bytes
+            and now.device_total_bytes == last.device_total_bytes
+        )
 
     def unsettled(self) -> dict[int, str]:
         """Return the rows that nobody can say, as of the last reading, and why."""

@@ -192,9 +192,10 @@ def _stretch(before: Reading, first: Listing, after: Reading, last: Listing) -> 
 
 def more_used(before: tuple[int | None, int | None], after: tuple[int | None, int | None]) -> int | None:
     """Return how much more is `used`, by a source that spoke both times: CUDA rather than NVML."""
-    for first, last in zip(before, after, strict=True):
-        if first is not None and last is not None:
-            return last - first
+    if before[0] is not None and after[0] is not None:
+        return after[0] - before[0]
+    if before[1] is not None and after[1] is not None:
+        return after[1] - before[1]
     return None
 
 
