@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -59,7 +60,7 @@ class Listing(msgspec.Struct):
 def listing(directory: Path) -> Listing:
     """Return what lies in a directory."""
     found = Listing()
-    for path in sorted(directory.iterdir()):
+    for path in sorted(directory.iterdir(), key=attrgetter("name")):
         if path.name.startswith("."):
             continue
         try:

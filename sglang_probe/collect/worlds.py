@@ -42,10 +42,12 @@ def membership(process: ProcessEvents, rank: Rank | None) -> Membership | None:
     method: str | None = None
     size = number = began = ended = None
     for record in process.records:
+        if record.role not in _TELLS:
+            continue
         if record.role == "dist.init":
             began = record.mono_ns if began is None and record.kind == "begin" else began
             ended = record.mono_ns if ended is None and record.kind == "end" else ended
-        if record.role in _TELLS and None in (method, size, number):
+        if method is None or size is None or number is None:
             said = attributes_of(record)
             method = _typed(said, "distributed_init_method", str) if method is None else method
             size = _typed(said, "world_size", int) if size is None else size
@@ -62,7 +64,7 @@ def last_rank(records: list[Record]) -> Rank | None:
     last = NULL
     for record in reversed(records):
         raw = record.rank
-        if raw and raw not in (last, NULL):  # the same in nearly every event
+        if raw != last and raw and raw != NULL:  # the same in nearly every event
             known = _completed(known, rank_of(raw))
             last = raw
     return known

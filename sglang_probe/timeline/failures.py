@@ -48,6 +48,8 @@ def _of_actor(actor: Actor, clock: Clock) -> list[Raised]:
             failure = draft.step.failure
             known = None if failure is None else failure.id
             passed[known or f"step {draft.step.id}"].append(draft)
+    if not passed:
+        return []
     found = []
     tree = _Tree(actor.drafts)
     for drafts in passed.values():

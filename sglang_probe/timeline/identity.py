@@ -55,7 +55,7 @@ def _device(records: list[Record]) -> Device | None:
     last = NULL
     for record in reversed(records):
         raw = record.device
-        if not raw or raw in (last, NULL):
+        if raw in (last, NULL) or not raw:
             continue
         last = raw
         said = _device_of(raw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,12 @@ _PER_PROCESS: Final = frozenset({RUN_MAKER})
 
 
 _target_of = Part(Target)
+
+
+@lru_cache(1024)
+def _target(said: bytes) -> Target:
+    """Return what an event says of a target: every rank says the same of nearly all of them."""
+    return _target_of(msgspec.Raw(said)) or Target(target=None)
 
 
 class Account(msgspec.Struct):
@@ -44,10 +51,12 @@ def account_of(records: Iterable[Record], name: str, *, is_rank: bool) -> Accoun
     displaced: set[str | None] = set()
     for record in records:
         if record.event == names.TARGET:
-            target = _target_of(record.attributes) or Target(target=None)
-            targets[target.target, target.role] = _told_again(targets.get((target.target, target.role)), target)
-            displaced = {target.role for target in targets.values() if target.state == "displaced"}
-        elif record.role in displaced and record.kind in {"begin", "sample"}:  # called again
+            target = _target(bytes(record.attributes))
+            before = targets.get((target.target, target.role))
+            targets[target.target, target.role] = _told_again(before, target)
+            if before is not None or target.state == "displaced":
+                displaced = {target.role for target in targets.values() if target.state == "displaced"}
+        elif displaced and record.role in displaced and record.kind in {"begin", "sample"}:  # called again
             _restore(targets, attributes_of(record).get("target"), record.role)
         elif record.event == names.PROCESS_START and not account.start:
             account.start = attributes_of(record)
