@@ -239,13 +239,13 @@ def _lost(subject: Subject, process: Process) -> Finding:
 
 
 def _host(process: Process, said: str) -> Finding:
+    first = next(iter(said.splitlines()), "")  # a MemoryError says nothing
     return Finding(
         rule="not_memory",
         severity="error",
         ranks=(label(process),),
         says="This is about the host's memory or a kernel's shared memory, not the device's: no"
-        " --mem-fraction-static moves it."
-        f" It says: {said.splitlines()[0][:300]}",
+        f" --mem-fraction-static moves it. {f'It says: {first[:300]}' if first else 'It has no message.'}",
         lever=Lever(
             says="more host memory, a larger /dev/shm (--shm-size, --ipc=host), or smaller tiles of that kernel"
         ),

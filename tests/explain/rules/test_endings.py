@@ -31,6 +31,13 @@ def test_another_exception_with_plenty_free_is_not_memory() -> None:
     assert gib(50.0) == found.numbers["free_bytes"]
 
 
+def test_an_exception_about_the_host_s_memory_may_say_nothing() -> None:
+    found = of("not_memory", raising("weights.load", "", "builtins.MemoryError", free=50.0))
+
+    assert "This is about the host's memory" in found.says
+    assert found.says.endswith("It has no message.")
+
+
 def test_a_process_that_is_gone_without_an_exception_is_not_an_out_of_memory_error() -> None:
     found = of("not_memory", died())
 
