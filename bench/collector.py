@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -29,15 +29,19 @@ from sglang_probe.events import names
 from sglang_probe.events.envelope import DELTA_KEYS, READING_KEYS, WholeEvent
 from sglang_probe.timeline import build
 
-GIB = names.GIB
-CALLS = [
-    ("dist.communicator", 9),
-    ("weights.load", 1),
-    ("kv.pool", 3),
-    ("kv.profile", 1),
-    ("attention.init", 1),
-    ("graph.capture", 3),
+MIB: Final = names.GIB // 1024
+TOTAL: Final = 141 * names.GIB
+RESERVED: Final = 600 * MIB
+CONTEXT: Final = 500 * MIB
+CALLS: Final = [
+    ("dist.communicator", 9, 0, 100),
+    ("weights.load", 1, 4440, 8),
+    ("kv.pool", 3, 41500, 0),
+    ("kv.profile", 1, 0, 0),
+    ("attention.init", 1, 96, 0),
+    ("graph.capture", 3, 10, 40),
 ]
+"""Role, how often it is called, and what a call takes of torch and beside it, in MiB."""
 
 
 def main() -> None:
@@ -132,6 +136,8 @@ class _Rank:
         self.number = number
         self.ranks = ranks
         self.seq = 0
+        self.torch = 0
+        self.rest = CONTEXT
         one, place = {"rank": 0, "size": 1}, {"rank": number, "size": ranks}
         parts = {"dp": None, "pp": one, "attn_cp": one, "moe_dp": one, "tp": place, "ep": one}
         self.identity = {
@@ -150,17 +156,44 @@ class _Rank:
         for target in names.ROLES:
             said = {"target": f"sglang:{target}", "role": target, "state": "applied"}
             yield self.event(names.TARGET, attributes=said)
-        yield self.call("scheduler.init", "begin", "0", None)
-        calls = [(role, str(number)) for role, count in CALLS for number in range(count)]
-        for number, (role, detail) in enumerate(calls, 1):
-            for kind in ("begin", "end"):
-                yield self.call(role, kind, f"{number:x}", "0", pool=detail)
-        yield self.call("scheduler.init", "end", "0", None)
+        first = self.reading()
+        yield self.call("scheduler.init", "begin", "0", None, first)
+        calls = [(role, str(number), torch, rest) for role, count, torch, rest in CALLS for number in range(count)]
+        for number, (role, detail, torch, rest) in enumerate(calls, 1):
+            before = self.reading()
+            yield self.call(role, "begin", f"{number:x}", "0", before, pool=detail)
+            self.torch += torch * MIB
+            self.rest += rest * MIB
+            yield self.call(role, "end", f"{number:x}", "0", before, pool=detail)
+        yield self.call("scheduler.init", "end", "0", None, first)
 
-    def call(self, role: str, kind: str, span: str, parent: str | None, **attributes: Any) -> dict[str, Any]:
+    def reading(self, *, is_listed: bool = False) -> dict[str, Any]:
+        """Return what the device says now; the list of processes is read at the ends of some roles only."""
+        free = TOTAL - RESERVED - self.torch - self.rest
+        held = {"bytes": self.torch + self.rest, "start_ticks": self.number, "name": "python3"}
+        known = {
+            "device_total_bytes": TOTAL - RESERVED,
+            "device_free_bytes": free,
+            "torch_allocated_bytes": self.torch,
+            "torch_reserved_bytes": self.torch,
+            "torch_peak_allocated_bytes": self.torch,
+            "torch_peak_reserved_bytes": self.torch,
+            "nvml_total_bytes": TOTAL,
+            "nvml_reserved_bytes": RESERVED,
+            "nvml_used_bytes": self.torch + self.rest,
+            "nvml_free_bytes": free,
+            "nvml_processes": [{"pid": self.identity["pid"]} | held] if is_listed else None,
+            "host_rss_bytes": names.GIB + self.seq,
+            "host_available_bytes": 248 * names.GIB - self.seq,
+        }
+        return dict.fromkeys(READING_KEYS) | known
+
+    def call(
+        self, role: str, kind: str, span: str, parent: str | None, before: dict[str, Any], **attributes: Any
+    ) -> dict[str, Any]:
         """Return one event of a hooked call."""
-        reading = dict.fromkeys(READING_KEYS, 77 * GIB + self.seq) | {"nvml_processes": None}
         ended = kind == "end"
+        after = self.reading(is_listed=role != "dist.communicator") if ended else None
         if role == "dist.communicator":
             world = {"world_size": self.ranks, "world_rank": self.number}
             attributes |= {"distributed_init_method": "tcp://10.0.0.1:5000", **world}
@@ -170,9 +203,9 @@ class _Rank:
             kind=kind,
             worker="target",
             span={"id": span, "parent": parent},
-            before=reading,
-            after=reading if ended else None,
-            delta=dict.fromkeys(DELTA_KEYS, 0) if ended else None,
+            before=before,
+            after=after,
+            delta=None if after is None else {key: _less(after[key], before[key]) for key in DELTA_KEYS},
             duration_ns=1_000_000 if ended else None,
             outcome="ok" if ended else None,
             attributes={"target": f"sglang.srt.model_executor.model_runner:ModelRunner.{role}", **attributes},
@@ -195,6 +228,10 @@ class _Rank:
         self.seq += 1
         known |= self.identity | fields
         return {key: known.get(key) for key in WholeEvent.__annotations__}
+
+
+def _less(after: int | None, before: int | None) -> int | None:
+    return None if after is None or before is None else after - before
 
 
 if __name__ == "__main__":

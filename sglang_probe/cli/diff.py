@@ -24,13 +24,14 @@ from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.files import check_place, replacing
 from sglang_probe.cli.given import add_assume, assumed
 from sglang_probe.cli.looks import add_plain, looks_of
-from sglang_probe.cli.output import emit, emit_json, json_text
+from sglang_probe.cli.output import emit, emit_json
 from sglang_probe.cli.progress import stages
 from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
 from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.diff.model import Diff
 from sglang_probe.explain.engine import as_printed, explain
 from sglang_probe.report.diff import diff_text, read_lines
+from sglang_probe.report.document import json_bytes
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline import Timeline, build
 from sglang_probe.timeline.model import Run
@@ -110,7 +111,7 @@ def _write(output: str, ending: str, found: Diff, timelines: Sequence[Timeline])
 
             write_comparison(found, timelines, [explain(one) for one in timelines], path)
         else:
-            path.write_text(json_text(found), encoding="utf-8")
+            path.write_bytes(json_bytes(found) + b"\n")
 
 
 def _only(path: str, timeline: Timeline) -> Run:

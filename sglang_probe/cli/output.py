@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.progress import stages
-from sglang_probe.report.plain import printable_json
 
 PIPED_WIDTH: Final = 80
 WIDEST: Final = 120
@@ -28,8 +28,14 @@ def emit(text: str) -> None:
         if text:
             raise BadUse("stdout is closed; send it to a file, or to /dev/null")
         return
-    try:
+    with _writing():
         sys.stdout.write(text)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -40,17 +46,19 @@ def emit(text: str) -> None:
 
 def emit_json(document: object) -> None:
     """Write a document, of structs or plain objects, to stdout as JSON, indented; raises as `emit`."""
+    from sglang_probe.report.document import json_bytes  # msgspec: commands without the extra `cli` do without it
+
     with stages() as doing:
         doing.at("writing JSON")
-        text = json_text(document)
-    emit(text)
-
-
-def json_text(document: object) -> str:
-    """Return a document, of structs or plain objects, as JSON, indented, with a newline at its end."""
-    import msgspec  # of the extra `cli`, which the commands that need none of it do without
-
-    return printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n"
+        encoded = json_bytes(document)
+    encoding, binary = (getattr(sys.stdout, name, None) for name in ("encoding", "buffer"))
+    if not encoding or binary is None or not encoded.isascii() or "{".encode(encoding) != b"{":
+        emit(encoded.decode() + "\n")
+        return
+    with _writing():  # as they are: two copies of half a gigabyte less
+        sys.stdout.flush()
+        binary.write(encoded)
+        binary.write(b"\n")
 
 
 def discard_stdout() -> None:

@@ -29,7 +29,7 @@ from sglang_probe.cli.output import emit, emit_json
 from sglang_probe.cli.progress import stages
 from sglang_probe.cli.reading import collect, refuse_unused, where_of
 from sglang_probe.report.text import timeline_text
-from sglang_probe.timeline import build, to_json
+from sglang_probe.timeline import build, shown
 from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Timeline
 from sglang_probe.timeline.processes import ranks_of
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             doing.at("rendering")
             text = _text(args, timeline, where_of(collected))
     if args.format == "json":
-        emit_json(to_json(timeline))
+        emit_json(shown(timeline))
     else:
         emit(text)
     return 0

@@ -68,7 +68,7 @@ class Inputs:
             self._tally.add("unreadable_file", source.name, None, str(error))
             return
         head = stream.read(BLOCK_BYTES)
-        begun = _Begun(source, head, self._tally.events, looks_like_log(head))
+        begun = _Begun(source, head, self._tally.events)
         if not _worth_reading(begun):
             self._without_either(begun, torn=False)
             return
@@ -139,7 +139,7 @@ class Inputs:
         name, head = begun.source.name, begun.head
         if begun.source.named:
             raise refusal(name, head[:PEEK_BYTES], torn=torn, said=said)
-        kind = "silent_log" if begun.is_log and not is_binary(head[:SNIFF_BYTES]) else "foreign_file"
+        kind = "silent_log" if not is_binary(head[:SNIFF_BYTES]) and begun.is_log else "foreign_file"
         self._tally.add(kind if head else "empty_file", name)
 
 
@@ -150,7 +150,11 @@ class _Begun(msgspec.Struct, frozen=True):
     head: bytes
     events: int
     """How many were counted before."""
-    is_log: bool
+
+    @property
+    def is_log(self) -> bool:
+        """True where it may be a log. Asked last: it takes as long as to decode events."""
+        return looks_like_log(self.head)
 
 
 class _Watched:
@@ -169,17 +173,19 @@ def _worth_reading(begun: _Begun) -> bool:
     """Say whether a file may hold events or a log; another program's large file in a run directory is not read to its
     end."""
     if is_binary(begun.head[:SNIFF_BYTES]):
-        return begun.is_log and is_utf16(begun.head)
-    return begun.source.named or begun.is_log or begun.source.name.endswith(".jsonl") or MARKER in begun.head
+        return is_utf16(begun.head) and begun.is_log
+    return begun.source.named or begun.source.name.endswith(".jsonl") or MARKER in begun.head or begun.is_log
 
 
 def _is_text_first(begun: _Begun) -> bool:
     """Say whether a file is a log that may hold events, and not events that may hold a log: of those, each line that
     is none has its place in the report."""
-    first = begun.head.lstrip(b"\0\xef\xbb\xbf" + BLANKS).split(b"\n", 1)[0]
+    head = begun.head.lstrip(b"\0\xef\xbb\xbf" + BLANKS)
+    end = head.find(b"\n")
+    first = head if end < 0 else head[:end]
     if MARKER in first or ENDS in first:
         return False
-    return begun.is_log or (MARKER not in begun.head and not begun.source.name.endswith(".jsonl"))
+    return (MARKER not in begun.head and not begun.source.name.endswith(".jsonl")) or begun.is_log
 
 
 def _size_of(wanted: list[Source]) -> int | None:

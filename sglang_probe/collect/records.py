@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -161,7 +162,6 @@ class Part(Generic[T]):
 
 reading_of = Part(Reading)
 rank_of = Part(Rank)
-object_of: Part[dict[str, Any]] = Part(dict[str, Any])
 
 
 def is_broken(raw: msgspec.Raw, value: object) -> bool:
@@ -169,26 +169,38 @@ def is_broken(raw: msgspec.Raw, value: object) -> bool:
     return value is None and bool(raw) and raw not in _NONE
 
 
-_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
-"""Stands in every whole number outside 64 bits, and in little else."""
+_DIGITS: Final = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_NUMBER: Final = b"0" * 19
+"""With every digit as 0: stands in every whole number outside 64 bits, and in little else."""
+_KEPT: Final = 4096
+"""Attributes that are kept decoded, lest ranks that say the same cost the same again. They take some MB."""
 
 
 def attributes_of(record: Record) -> dict[str, Any]:
-    """Decode a record's attributes; empty where there are none. A number that 64 bits do not hold is None."""
-    return counted_attributes(record)[0]
+    """Decode a record's attributes; empty where there are none. A number that 64 bits do not hold is None.
+
+    Records that say the same share one object, which is not to be changed.
+    """
+    return _decoded(bytes(record.attributes))[0]
 
 
 def counted_attributes(record: Record) -> tuple[dict[str, Any], int]:
     """Return what `attributes_of` does, and how many numbers in it are None because 64 bits do not hold them."""
-    raw = record.attributes
-    if _LONG_NUMBER.search(raw) is None:
-        said = object_of(raw)
-        if not is_broken(raw, said):
-            return said or {}, 0
+    return _decoded(bytes(record.attributes))
+
+
+@lru_cache(_KEPT)
+def _decoded(raw: bytes) -> tuple[dict[str, Any], int]:
+    if _LONG_NUMBER not in raw.translate(_DIGITS):
+        with suppress(*BROKEN):
+            return _decode_object(raw), 0
     return _bounded(raw)
 
 
-def _bounded(raw: msgspec.Raw) -> tuple[dict[str, Any], int]:
+_decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _bounded(raw: bytes) -> tuple[dict[str, Any], int]:
     """Decode an object with None for every number that 64 bits do not hold, and count those."""
     refused = 0
 
@@ -207,7 +219,7 @@ def _bounded(raw: msgspec.Raw) -> tuple[dict[str, Any], int]:
         return None
 
     try:
-        said = json.loads(bytes(raw), parse_int=whole, parse_float=real)
+        said = json.loads(raw, parse_int=whole, parse_float=real)
     except (ValueError, RecursionError):
         return {}, refused
     return (said if isinstance(said, dict) else {}), refused

@@ -1,8 +1,8 @@
-"""Records in, a Timeline out: `build` makes it, `to_json` shapes it."""
+"""Records in, a Timeline out: `build` makes it, `shown` and `to_json` shape it."""
 
 from sglang_probe.timeline.build import build
 from sglang_probe.timeline.liveness import ProcessId, is_alive
 from sglang_probe.timeline.model import Timeline
-from sglang_probe.timeline.shape import to_json
+from sglang_probe.timeline.shape import shown, to_json
 
-__all__ = ["ProcessId", "Timeline", "build", "is_alive", "to_json"]
+__all__ = ["ProcessId", "Timeline", "build", "is_alive", "shown", "to_json"]

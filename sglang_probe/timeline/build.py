@@ -7,33 +7,28 @@ from typing import Any
 
 import msgspec
 
-from sglang_probe.collect.processes import ProcessEvents
+from sglang_probe.collect.clock import Clock
 from sglang_probe.collect.quiet import no_garbage_collection
 from sglang_probe.collect.read import Collected, CollectedRun
-from sglang_probe.collect.records import Record, attributes_of
 from sglang_probe.collect.skew import HostSkew
-from sglang_probe.events import names
-from sglang_probe.timeline.actor import Actor
+from sglang_probe.timeline.actor import Actor, Alive, actor_of
 from sglang_probe.timeline.failures import raised
 from sglang_probe.timeline.given import unread_beside
 from sglang_probe.timeline.health import BLIND, health_of
-from sglang_probe.timeline.identity import identity_of
 from sglang_probe.timeline.labels import labels_of
 from sglang_probe.timeline.later import later_of
-from sglang_probe.timeline.liveness import ProcessId, is_alive
+from sglang_probe.timeline.liveness import is_alive
 from sglang_probe.timeline.logs import run_of
 from sglang_probe.timeline.logs.merged import Told
 from sglang_probe.timeline.logs.together import together
 from sglang_probe.timeline.model import Health, Missing, Process, Provenance, Run, Skew, Timeline
 from sglang_probe.timeline.outcome import Verdict, verdict
 from sglang_probe.timeline.process import mates_of, owner_of, process_of, reading_order
-from sglang_probe.timeline.provenance import account_of, provenance_of
-from sglang_probe.timeline.spans import drafts_of
+from sglang_probe.timeline.provenance import provenance_of
 from sglang_probe.timeline.states import settle
-from sglang_probe.timeline.values import as_number, given_flag, text
+from sglang_probe.timeline.values import as_number, given_flag
 from sglang_probe.timeline.worlds import missing_of, worlds_of
 
-Alive = Callable[[ProcessId], bool | None]
 Beside = Callable[[Iterable[str]], int]
 _WHOLE_FILES = {"unreadable_file", "foreign_file", "empty_file"}
 """Losses of whole files: what the reader left out was given all the same."""
@@ -72,8 +67,7 @@ def _not_given(given: int, unread: int) -> str:
 
 def _run(run: CollectedRun, alive: Alive, unread: int) -> Run:
     actors = _actors(run, alive)
-    accounts = [account_of(actor.process.records, actor.name, is_rank=actor.identity.is_rank) for actor in actors]
-    provenance = provenance_of(accounts)
+    provenance = provenance_of([actor.account for actor in actors])
     own = [actor for actor in actors if not actor.identity.is_fork]
     worlds, unplaced = worlds_of(own)
     errors = raised(own, run.clock)
@@ -81,11 +75,8 @@ def _run(run: CollectedRun, alive: Alive, unread: int) -> Run:
     settle(actors, decided, run.clock)
     missing = missing_of(worlds, own, _expected_world(provenance))
     mates = mates_of(actors)
-    processes = tuple(
-        process_of(actor, account, provenance.given, owner_of(actor, mates))
-        for actor, account in zip(actors, accounts, strict=True)
-    )
-    started, ended, ready_s = _times(run, decided)
+    processes = tuple([process_of(actor, provenance.given, owner_of(actor, mates)) for actor in actors])
+    started, ended, ready_s = _times(actors, run.clock, decided)
     unknown = decided.outcome == "unknown"
     partial = decided.outcome == "starting" or unread > 0
     return Run(
@@ -123,30 +114,8 @@ def _health(processes: tuple[Process, ...], missing: tuple[Missing, ...], partia
 
 def _actors(run: CollectedRun, alive: Alive) -> list[Actor]:
     labels = labels_of([(member.process.key.host, member.rank) for member in run.members])
-    ids = [_id_of(member.process) for member in run.members]
-    actors = [
-        Actor(
-            process=member.process,
-            identity=identity_of(member),
-            label=label,
-            drafts=drafts_of(member.process.records),
-            alive=alive(process_id),
-            pid_namespace=process_id.pid_namespace,
-        )
-        for member, label, process_id in zip(run.members, labels, ids, strict=True)
-    ]
+    actors = [actor_of(member, label, alive) for member, label in zip(run.members, labels, strict=True)]
     return sorted(actors, key=reading_order)
-
-
-def _id_of(process: ProcessEvents) -> ProcessId:
-    start = next((record for record in process.records if record.event == names.PROCESS_START), None)
-    return ProcessId(
-        host=process.key.host,
-        boot_id=process.boot_id,
-        pid=process.key.pid,
-        start_ticks=process.key.start_ticks,
-        pid_namespace=None if start is None else text(attributes_of(start), "pid_namespace"),
-    )
 
 
 def _failed_label(decided: Verdict) -> str | None:
@@ -156,26 +125,14 @@ def _failed_label(decided: Verdict) -> str | None:
     return None if blamed is None else blamed.label
 
 
-def _times(run: CollectedRun, decided: Verdict) -> tuple[str, str, float | None]:
+def _times(actors: list[Actor], clock: Clock, decided: Verdict) -> tuple[str, str, float | None]:
     """Return the first and the last `ts`, and the seconds from the first event to ready (on one boot: durations come
     from the monotonic clock alone)."""
-    stamped = [
-        (run.clock.at(member.boot, record.mono_ns), record.ts)
-        for member in run.members
-        for record in _ends(member.process.records)
-    ]
+    stamped = [(clock.at(actor.boot, record.mono_ns), record.ts) for actor in actors for record in actor.ends]
     (first, started), (_, ended) = min(stamped), max(stamped)
-    one_boot = len({member.boot for member in run.members}) == 1
+    one_boot = len({actor.boot for actor in actors}) == 1
     ready_s = (decided.ready_at - first) / 1e9 if decided.ready_at is not None and one_boot else None
     return started, ended, ready_s
-
-
-def _ends(records: list[Record]) -> tuple[Record, Record]:
-    return min(records, key=_mono), max(records, key=_mono)
-
-
-def _mono(record: Record) -> int:
-    return record.mono_ns
 
 
 def _expected_world(provenance: Provenance) -> int | None:

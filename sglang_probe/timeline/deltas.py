@@ -7,7 +7,6 @@ Their own shares are -0.25, -0.50 and -0.25: together -1.00. Were the middle del
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 import msgspec
@@ -25,18 +24,21 @@ class Shares(msgspec.Struct, frozen=True, gc=False):
 def shares(parents: Mapping[str, str | None], deltas: Mapping[str, int | None]) -> dict[str, Shares]:
     """Return each step's share. A parent that has no step, or that would close a circle, counts as none."""
     depths = _depths(parents)
-    inside: defaultdict[str, list[str]] = defaultdict(list)
+    inside: dict[str, list[str]] = {}
     for step, parent in parents.items():
         if parent is not None and depths[step] > 0:
-            inside[parent].append(step)
+            inside.setdefault(parent, []).append(step)
     found: dict[str, Shares] = {}
     covered: dict[str, int] = {}
     """Bytes of a step that the steps around it need not carry: its delta, or what is known inside it."""
     unknown: dict[str, tuple[str, ...]] = {}
-    for step in sorted(parents, key=lambda step: -depths[step]):
+    for step in sorted(parents, key=depths.__getitem__, reverse=True):
         delta = deltas[step]
-        known_inside = sum(covered[child] for child in inside[step])
-        unknown_inside = tuple(sorted(name for child in inside[step] for name in unknown[child]))
+        known_inside = 0
+        unknown_inside: tuple[str, ...] = ()
+        if step in inside:
+            known_inside = sum([covered[child] for child in inside[step]])
+            unknown_inside = tuple(sorted([name for child in inside[step] for name in unknown[child]]))
         if delta is None:
             found[step] = Shares(depths[step], None)
             covered[step], unknown[step] = known_inside, (*unknown_inside, step)
@@ -50,6 +52,10 @@ def _depths(parents: Mapping[str, str | None]) -> dict[str, int]:
     """Return how many steps each is inside of; 0 where its parent is missing or the parents form a circle."""
     depths: dict[str, int] = {}
     for step in sorted(parents):
+        outer = parents[step]
+        if step not in depths and outer is not None and outer in depths:  # as nearly always
+            depths[step] = depths[outer] + 1
+            continue
         chain: dict[str, None] = {}
         current: str | None = step
         while current is not None and current in parents and current not in depths and current not in chain:

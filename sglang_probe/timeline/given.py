@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,17 +17,24 @@ def unread_beside(files: Iterable[str]) -> int:
 
     Only what was named as a file of the agent's counts: a collection under other names tells nothing.
     """
-    read = {Path(file).absolute() for file in files if _OURS.fullmatch(Path(file).name)}
+    read: dict[Path, set[str]] = {}
+    directories: dict[str, Path] = {}
+    for file in files:
+        directory, name = os.path.split(file)
+        if _OURS.fullmatch(name):
+            if directory not in directories:
+                directories[directory] = Path(directory).absolute()
+            read.setdefault(directories[directory], set()).add(name)
     return sum(
         1
-        for directory in sorted({file.parent for file in read})
-        for path in _listed(directory)
-        if _OURS.fullmatch(path.name) and path not in read
+        for directory, names in read.items()
+        for name in _listed(directory)
+        if _OURS.fullmatch(name) and name not in names
     )
 
 
-def _listed(directory: Path) -> list[Path]:
+def _listed(directory: Path) -> list[str]:
     try:
-        return list(directory.iterdir())
+        return [path.name for path in directory.iterdir()]
     except OSError:
         return []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from sglang_probe.collect.records import Record, attributes_of, counted_attributes
 from sglang_probe.events import names
 from sglang_probe.timeline.model import Degradation, Health, Missing, Process, Step, Target
@@ -15,23 +17,40 @@ MISSING = "ranks are missing"
 """How lines of `Health.says` begin that do not hold of a start that goes on, or of some of a run's files."""
 
 
-def degradations(records: Iterable[Record], steps: Iterable[Step] = ()) -> tuple[Degradation, ...]:
-    """Return what could not be read in a process, counted: each event says it once, and the probe's own count may be
-    higher. What the reader could not read of its `steps` is among it."""
+class Refusals(msgspec.Struct, frozen=True, gc=False):
+    """What could not be done in a process."""
+
+    degraded: tuple[Degradation, ...]
+    dropped: int
+    """Events that the probe could not write."""
+    hooked_nothing: bool
+    """It is a rank, and no memory role was hooked."""
+
+
+def refusals_of(records: Iterable[Record], steps: Iterable[Step]) -> Refusals:
+    """Return what a process says it could not do; what the reader could not read of its `steps` is among it."""
+    words = [record for record in records if record.event == names.DEGRADED]
+    return Refusals(_degradations(records, words, steps), _dropped(words), _hooked_nothing(words))
+
+
+def _degradations(
+    records: Iterable[Record], words: Iterable[Record], steps: Iterable[Step]
+) -> tuple[Degradation, ...]:
+    """Return what could not be read, counted: each event says it once, and the probe's own count may be higher."""
     counts: dict[tuple[str, str], int] = {}
     details: dict[tuple[str, str], str | None] = {}
     told: dict[tuple[str, str], int] = {}
     for record in records:
-        for one in (*(degradations_of(record.degraded) or ()), *_refused(record)):
+        for one in (degradations_of(record.degraded) or ()) + _refused(record):
             key = one.source, one.reason
             counts[key] = counts.get(key, 0) + 1
             details[key] = details.get(key) or one.detail
-        if record.event == names.DEGRADED:
-            for name, count in table(attributes_of(record), "counts").items():
-                source, _, reason = name.partition(":")
-                if isinstance(count, int) and not isinstance(count, bool):
-                    told[source, reason] = max(count, told.get((source, reason), 0))
-    for one in (one for step in steps for one in step.degraded if one.source == READER):
+    for record in words:
+        for name, count in table(attributes_of(record), "counts").items():
+            source, _, reason = name.partition(":")
+            if isinstance(count, int) and not isinstance(count, bool):
+                told[source, reason] = max(count, told.get((source, reason), 0))
+    for one in [one for step in steps if step.degraded for one in step.degraded if one.source == READER]:
         counts[one.source, one.reason] = counts.get((one.source, one.reason), 0) + 1
         details.setdefault((one.source, one.reason), one.detail)
     return tuple(
@@ -49,17 +68,18 @@ def _refused(record: Record) -> tuple[Degradation, ...]:
     """Return what the reader refused of an event that belongs to no step; a step says it itself."""
     if record.kind in {"begin", "end", "error"}:
         return ()
-    return (unreadable(ATTRIBUTES),) * counted_attributes(record)[1]
+    refused = counted_attributes(record)[1]
+    return (unreadable(ATTRIBUTES),) * refused if refused else ()
 
 
-def hooked_nothing(records: Iterable[Record]) -> bool:
+def _hooked_nothing(words: Iterable[Record]) -> bool:
     """Say whether the probe itself says that it hooked no memory role in a rank."""
-    return any(flag(attributes_of(record), "no_memory_role") for record in records if record.event == names.DEGRADED)
+    return any(flag(attributes_of(record), "no_memory_role") for record in words)
 
 
-def dropped(records: Iterable[Record]) -> int:
+def _dropped(words: Iterable[Record]) -> int:
     """Return how many events the probe itself says it could not write."""
-    said = (integer(attributes_of(record), "dropped_events") for record in records if record.event == names.DEGRADED)
+    said = (integer(attributes_of(record), "dropped_events") for record in words)
     return max((count for count in said if count is not None), default=0)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from sglang_probe.collect.records import Reading
 from sglang_probe.timeline.ledger_moments import Moment
-from sglang_probe.timeline.ledger_others import NO_BASE, Others, has_context, used
+from sglang_probe.timeline.ledger_others import NO_BASE, Others, has_context, more_used, used
 from sglang_probe.timeline.ledger_rows import CONTEXT, KEYS, OTHER, Takes
 
 NOT_READ: Final = "not_read"
@@ -71,7 +71,7 @@ class Account:
         if reserved is None or now == (None, None):
             self.pending_rest.add(moment.takes.rest)
             return
-        change = _change(self._used, now)
+        change = more_used(self._used, now)
         own = None if change is None else change - (reserved - self._reserved)
         self._used, self._reserved = now, reserved
         if own == 0 and self._context_booked and not self.pending_rest:
@@ -113,12 +113,3 @@ class Account:
     def _lose(self, rows: set[int], why: str) -> None:
         for row in rows:
             self.unknown.setdefault(row, why)
-
-
-def _change(before: tuple[int | None, int | None], now: tuple[int | None, int | None]) -> int | None:
-    """Return how much more is used, by a source that spoke both times: CUDA rather than NVML."""
-    if before[0] is not None and now[0] is not None:
-        return now[0] - before[0]
-    if before[1] is not None and now[1] is not None:
-        return now[1] - before[1]
-    return None

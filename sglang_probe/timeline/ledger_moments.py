@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from sglang_probe.collect.records import Reading
 from sglang_probe.timeline.ledger_rows import NOBODY, Takes, takes_of
 from sglang_probe.timeline.model import Sample
@@ -15,7 +17,7 @@ _CLOSE: Final = 1
 _SAMPLE: Final = 2
 
 
-class Moment(NamedTuple):
+class Moment(msgspec.Struct, frozen=True, gc=False):
     """One place in a process's life where memory was read, or was to be read."""
 
     reading: Reading | None
@@ -41,17 +43,18 @@ def moments_of(drafts: Sequence[Draft], samples: Sequence[Sample]) -> Moments:
     found: list[Moment] = []
     running: list[int] = []
     open_rows: list[Takes] = [NOBODY]
-    rows = [takes_of(draft.step.phase, draft.step.worker, draft.step.attributes) for draft in drafts]
+    steps = [draft.step for draft in drafts]
+    rows = [takes_of(step.phase, step.worker, step.attributes) for step in steps]
     for _, _, _, kind, position in sorted(_events(drafts, samples)):
         innermost = open_rows[-1]
         if kind == _BEGIN:
-            found.append(Moment(drafts[position].step.before, innermost, False))
+            found.append(Moment(steps[position].before, innermost, False))
             running.append(position)
             open_rows.append(rows[position])
         elif kind == _CLOSE:
             place = _place(running, position)
             lost = tuple(running[place + 1 :])
-            found.append(Moment(drafts[position].step.after, innermost, True, position, lost))
+            found.append(Moment(steps[position].after, innermost, True, position, lost))
             del running[place:], open_rows[place + 1 :]
         else:
             sample = samples[position]
@@ -71,10 +74,11 @@ def _events(drafts: Sequence[Draft], samples: Sequence[Sample]) -> Iterator[tupl
     begins = _lost_begins(drafts, samples) if any(draft.began_seq is None for draft in drafts) else {}
     for position, draft in enumerate(drafts):
         began = begins[position] if draft.began_seq is None else draft.began_seq
-        yield began, 0, draft.step.depth, _BEGIN, position
+        depth = draft.step.depth
+        yield began, 0, depth, _BEGIN, position
         if draft.closed_seq is not None:
             # A line that comes before its own begin is damage; whatever it was, it did not end before it began.
-            yield max(draft.closed_seq, began), 1, -draft.step.depth, _CLOSE, position
+            yield max(draft.closed_seq, began), 1, -depth, _CLOSE, position
     for position, sample in enumerate(samples):
         if sample.seq is not None:
             yield sample.seq, 1, 0, _SAMPLE, position

@@ -126,15 +126,23 @@ def _same_start(one: int | None, other: int | None) -> bool:
 
 def _classified(found: Sequence[NvmlProcess], own: Own, absent: bool) -> Listing:
     """Split a list; `absent` says that this process had no context yet, and need not be in it."""
-    mine = [one.bytes for one in found if _is_own(one, own)]
+    mine: list[int | None] = []
+    run = foreign = 0
+    unread = False
+    for one in found:
+        if _is_own(one, own):
+            mine.append(one.bytes)
+        elif one.bytes is None:
+            unread = True
+        elif _is_mate(one, own):
+            run += one.bytes
+        else:
+            foreign += one.bytes
     if not mine and not absent:
         return Listing(None, None, None, PID_NAMESPACE)
-    theirs = [one for one in found if not _is_own(one, own)]
-    if any(one.bytes is None for one in theirs):
+    if unread:
         return Listing(None, None, None, UNREAD_BYTES)
-    run = sum(one.bytes or 0 for one in theirs if _is_mate(one, own))
-    foreign = sum(one.bytes or 0 for one in theirs if not _is_mate(one, own))
-    return Listing(None if None in mine else sum(bytes_ or 0 for bytes_ in mine), run, foreign)
+    return Listing(None if None in mine else sum(filter(None, mine)), run, foreign)
 
 
 def _is_mate(one: NvmlProcess, own: Own) -> bool:
@@ -176,15 +184,18 @@ def _stretch(before: Reading, first: Listing, after: Reading, last: Listing) -> 
         return first.why or last.why
     if (first.run, first.foreign) != (last.run, last.foreign):
         return MOVED
-    grown = _grown(used(before), used(after))
+    grown = more_used(used(before), used(after))
     if grown is None or first.own is None or last.own is None:
         return None  # the others hold what they held, which is all that can be known
     return MOVED if abs(grown - (last.own - first.own)) > TOLERANCE else None
 
 
-def _grown(before: tuple[int | None, int | None], after: tuple[int | None, int | None]) -> int | None:
-    pairs = zip(before, after, strict=True)
-    return next((last - first for first, last in pairs if first is not None and last is not None), None)
+def more_used(before: tuple[int | None, int | None], after: tuple[int | None, int | None]) -> int | None:
+    """Return how much more is `used`, by a source that spoke both times: CUDA rather than NVML."""
+    for first, last in zip(before, after, strict=True):
+        if first is not None and last is not None:
+            return last - first
+    return None
 
 
 def _head(
@@ -198,7 +209,7 @@ def _head(
     if base is None:
         oldest = before[first_context].reading if first_context < len(before) else reading
         return _without_base(oldest or reading, reading, first)
-    grown = _grown(used(base), used(reading))
+    grown = more_used(used(base), used(reading))
     if grown is None or first.own is None:
         return UNREAD_BYTES, None
     return MOVED if abs(grown - first.own) > TOLERANCE else None, None
@@ -206,7 +217,7 @@ def _head(
 
 def _without_base(oldest: Reading, reading: Reading, first: Listing) -> tuple[str | None, int | None]:
     """Judge by a list that names this process alone, which held at the oldest reading what it has not taken since."""
-    grown = _grown(used(oldest), used(reading))
+    grown = more_used(used(oldest), used(reading))
     if grown is None or first.own is None or first.own < grown or first.run or first.foreign:
         return NO_BASE, None
     return None, first.own - grown

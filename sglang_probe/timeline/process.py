@@ -8,14 +8,11 @@ from typing import Any
 import msgspec
 
 from sglang_probe.timeline.actor import Actor
-from sglang_probe.timeline.health import degradations, dropped, hooked_nothing
 from sglang_probe.timeline.ledger import with_ledgers
 from sglang_probe.timeline.ledger_others import Own
 from sglang_probe.timeline.ledger_preload import pre_load_of
 from sglang_probe.timeline.liveness import UNKNOWABLE
 from sglang_probe.timeline.model import Device, Process, Step
-from sglang_probe.timeline.provenance import Account
-from sglang_probe.timeline.spans import samples_of
 from sglang_probe.timeline.workers import workers_of
 from sglang_probe.timeline.worlds import place_of
 
@@ -24,15 +21,13 @@ PidSpace = tuple[str, str | None]
 _BEFORE_RANKS = {"launcher": 0, "dp_controller": 1}
 
 
-def process_of(actor: Actor, account: Account, given: dict[str, Any] | None, own: Own) -> Process:
+def process_of(actor: Actor, given: dict[str, Any] | None, own: Own) -> Process:
     """Return a process with its steps, whose states are settled. `given` are the launcher's flags."""
     process, identity = actor.process, actor.identity
-    samples = samples_of(process.records)
     kind = None if identity.device is None else identity.device.kind
-    told = with_ledgers(actor.drafts, samples, own, kind)
+    told = with_ledgers(actor.drafts, actor.samples, own, kind)
     steps = tuple(told.steps)
-    workers = workers_of(steps, samples, identity.rank, given)
-    unwritten = dropped(process.records)
+    workers = workers_of(steps, actor.samples, identity.rank, given)
     return Process(
         host=process.key.host,
         pid=process.key.pid,
@@ -48,17 +43,17 @@ def process_of(actor: Actor, account: Account, given: dict[str, Any] | None, own
         first_ts=process.records[0].ts,
         last_ts=process.records[-1].ts,
         events=len(process.records),
-        lost_events=process.lost + unwritten,
-        dropped_events=unwritten,
-        no_memory_role=hooked_nothing(process.records),
+        lost_events=process.lost + actor.refusals.dropped,
+        dropped_events=actor.refusals.dropped,
+        no_memory_role=actor.refusals.hooked_nothing,
         torn_tail=process.torn_tail,
         steps=steps,
-        samples=samples,
+        samples=actor.samples,
         workers=workers,
         pre_load=pre_load_of(steps, workers, kind),
         neighbours=told.neighbours,
-        targets=account.targets,
-        degraded=degradations(process.records, steps),
+        targets=actor.account.targets,
+        degraded=actor.refusals.degraded,
     )
 
 

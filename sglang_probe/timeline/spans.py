@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -33,7 +33,7 @@ class Draft(msgspec.Struct):
     closed_ts: str | None
 
 
-class _Readings(msgspec.Struct):
+class _Readings(msgspec.Struct, gc=False):
     """What the device said before and after a span."""
 
     before: Reading | None
@@ -44,18 +44,15 @@ class _Readings(msgspec.Struct):
     """Readings that are there, but not as the contract has them."""
 
 
-class _Span(msgspec.Struct):
+class _Span(msgspec.Struct, gc=False):
     """The events of one span: one of the two may be missing."""
 
     id: str
+    parent: str | None
     last: Record
     """The end or error; the begin where there is none."""
     begin: Record | None = None
     close: Record | None = None
-
-    @property
-    def parent(self) -> str | None:
-        return None if self.last.span is None else self.last.span.parent
 
 
 def drafts_of(records: Iterable[Record]) -> list[Draft]:
@@ -77,13 +74,17 @@ def samples_of(records: Iterable[Record]) -> tuple[Sample, ...]:
 def _spans(records: Iterable[Record]) -> dict[str, _Span]:
     spans: dict[str, _Span] = {}
     for record in records:
-        if record.span is None or record.role is None or record.kind not in {"begin", "end", "error"}:
+        said = record.span
+        if said is None or record.role is None or record.kind not in {"begin", "end", "error"}:
             continue
-        span = spans.setdefault(record.span.id, _Span(record.span.id, record))
+        span = spans.get(said.id)
+        if span is None:
+            span = spans[said.id] = _Span(said.id, said.parent, record)
         if record.kind == "begin":
             span.begin = span.begin or record
         elif span.close is None:
             span.close = span.last = record
+            span.parent = said.parent
     return spans
 
 
@@ -93,10 +94,12 @@ def _seq(span: _Span) -> int:
 
 def _begin_times(spans: dict[str, _Span]) -> dict[str, int]:
     """Return when each span began (mono_ns); one whose begin line is lost began before what is inside it."""
-    times = {}
+    times = {span.id: span.begin.mono_ns for span in spans.values() if span.begin is not None}
+    if len(times) == len(spans):
+        return times
     for span in spans.values():
-        lasted = 0 if span.begin is not None else span.last.duration_ns or 0
-        times[span.id] = (span.begin or span.last).mono_ns - lasted
+        if span.begin is None:
+            times[span.id] = span.last.mono_ns - (span.last.duration_ns or 0)
     for span in sorted(spans.values(), key=_seq, reverse=True):
         outer = spans.get(span.parent or "")
         if outer is not None and outer.begin is None:
@@ -110,8 +113,10 @@ def _readings(span: _Span) -> _Readings:
     raw_before = close.before if close is not None else begin.before if begin is not None else msgspec.Raw()
     raw_after = close.after if close is not None else msgspec.Raw()
     before, after = reading_of(raw_before), reading_of(raw_after)
-    pairs = (("before", raw_before, before), ("after", raw_after, after))
-    broken = tuple(name for name, raw, value in pairs if is_broken(raw, value))
+    broken: tuple[str, ...] = ()
+    if before is None or after is None:
+        pairs = (("before", raw_before, before), ("after", raw_after, after))
+        broken = tuple(name for name, raw, value in pairs if is_broken(raw, value))
     if before is None and begin is not None:
         before = reading_of(begin.before)
     free_before = None if before is None else before.device_free_bytes
@@ -173,11 +178,9 @@ def _attributes(begin: Record | None, close: Record | None) -> tuple[dict[str, A
 
 
 def _degraded(begin: Record | None, close: Record | None, broken: tuple[str, ...]) -> tuple[Degradation, ...]:
-    found: tuple[Degradation, ...] = ()
-    for record in (begin, close):
-        if record is not None:
-            found += degradations_of(record.degraded) or ()
-    return found + tuple(unreadable(name) for name in broken)
+    first = () if begin is None else degradations_of(begin.degraded) or ()
+    last = () if close is None else degradations_of(close.degraded) or ()
+    return first + last + tuple(map(unreadable, broken))
 
 
 def unreadable(part: str) -> Degradation:
@@ -223,12 +226,19 @@ def _sample(record: Record) -> Sample:
 
 def detail_of(role: str | None, attributes: dict[str, Any]) -> str | None:
     """Return what tells a step from its siblings: the pool, graph, communicator, buffer, model or backend."""
-    words = {
-        "dist.communicator": ("communicator", "group"),
-        "allreduce.buffers": ("buffer_kind",) if attributes.get("buffer_kind") else ("class",),
-        "weights.load": ("part",) if attributes.get("part") == "lora" else ("model_class",),
-        "kv.pool": ("pool",),
-        "attention.init": ("backend",),
-        "graph.capture": ("graph",),
-    }.get(role or "", ())
-    return " ".join(str(attributes[word]) for word in words if attributes.get(word) is not None) or None
+    words = _TELLS.get(role or "", ())
+    if role == "allreduce.buffers" and not attributes.get("buffer_kind"):
+        words = ("class",)
+    elif role == "weights.load" and attributes.get("part") == "lora":
+        words = ("part",)
+    return " ".join([str(attributes[word]) for word in words if attributes.get(word) is not None]) or None
+
+
+_TELLS: Final = {
+    "dist.communicator": ("communicator", "group"),
+    "allreduce.buffers": ("buffer_kind",),
+    "weights.load": ("model_class",),
+    "kv.pool": ("pool",),
+    "attention.init": ("backend",),
+    "graph.capture": ("graph",),
+}

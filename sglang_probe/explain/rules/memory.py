@@ -286,8 +286,11 @@ def _in(phase: str | None) -> str:
 def growth(subject: Subject) -> Iterator[Finding]:
     """Memory of others moved while the server started: a figure taken then may be theirs."""
     for process in subject.ranks:
+        foreign = [one for one in process.neighbours if one.kind == "foreign"]
+        if not foreign:
+            continue
         lists = lists_of(process)
-        swings = [(one, _swing(one, lists)) for one in process.neighbours if one.kind == "foreign"]
+        swings = [(one, _swing(one, lists)) for one in foreign]
         size = sum(swing for _, swing in swings)
         if size >= LARGE // 4:
             names = ", ".join(f"pid {one.pid} {one.name or ''}".rstrip() for one, swing in swings[:3] if swing)

@@ -136,9 +136,11 @@ def _findings(subject: Subject, kind: Kind) -> Iterator[Finding]:
 def _tenancies(subject: Subject, meant: Meant) -> Iterator[Tenancy]:
     """Return the processes that are meant and held something when it mattered, where that is worth saying."""
     for process in subject.ranks:
+        foreign = [one for one in process.neighbours if one.kind == "foreign" and meant(one)]
+        if not foreign:
+            continue
         lists = lists_of(process)
-        here = [Tenancy(process, one, held(process, one, lists))
-                for one in process.neighbours if one.kind == "foreign" and meant(one)]  # fmt: skip
+        here = [Tenancy(process, one, held(process, one, lists)) for one in foreign]
         if sum(one.held.most for one in here) >= WORTH_SAYING:
             yield from (one for one in here if one.held.most)
 
@@ -150,14 +152,19 @@ def _unlisted(subject: Subject) -> dict[str, int]:
         way = process.pre_load
         if way is None or way.unlisted_bytes is None:
             continue
-        lists = lists_of(process)
-        older_ones = sum(
-            lists.tables[0].get((one.pid, one.start_ticks), 0) if lists.tables else held(process, one, lists).pre_load
-            for one in process.neighbours
-        )
+        older_ones = _listed_first(process) if process.neighbours else 0
         if way.unlisted_bytes - older_ones >= UNLISTED:
             found[label(process)] = way.unlisted_bytes - older_ones
     return found
+
+
+def _listed_first(process: Process) -> int:
+    """Return what the others in a rank's first list held."""
+    lists = lists_of(process)
+    return sum(
+        lists.tables[0].get((one.pid, one.start_ticks), 0) if lists.tables else held(process, one, lists).pre_load
+        for one in process.neighbours
+    )
 
 
 def _lever(effect: Effect, says: str) -> Lever:
