@@ -7,7 +7,7 @@ Starts a server with 1, 2, 4 and 8 ranks (--sizes), as far as the machine has GP
 family of the all-reduce; prints a Markdown table of what was measured beside what `bench/predicted.py` foretells, and
 leaves it in OUT/by-ranks.md. --story records the design's story first, at --tp of all GPUs: healthy, without the custom
 all-reduce, a tenant, a fraction too low, DP attention. All of it is recorded as failures.py does it: called again, it
-goes on where it stopped. --from makes the table of recordings: directories of events, or what such a call left.
+goes on where it stopped. --from makes the table of recordings: directories of events, or of several such.
 Exit code 0: each start came out as expected; 1: one did not, or was not played; 2: bad use.
 """
 
@@ -74,7 +74,7 @@ def measured_in(places: Iterable[Path]) -> Measured:
     """Return what the ranks of all runs at these places paid. Raises InputError where one holds no run."""
     measured = Measured()
     for place in places:
-        for events in sorted(place.glob("**/events/*")) or [place]:  # what failures.py leaves, or one run's events
+        for events in sorted({file.parent for file in place.rglob("*.jsonl")}) or [place]:  # one run each
             for run in timeline_of(events):
                 measured.add(run)
     return measured

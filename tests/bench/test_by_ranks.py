@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,19 @@ def test_the_docs_have_the_table_that_the_command_in_them_makes(root: Path, caps
     _, *paths = shlex.split(command.replace("\\\n", " "))
     assert by_ranks.main(["--from", *(str(root / path) for path in paths)]) == 0
     assert f"\n{capsys.readouterr().out.strip()}\n" in text
+
+
+def test_a_directory_of_runs_gives_the_table_of_each_of_them(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recordings = root / "tests" / "data" / "h200-x2-sglang-0.5.14-experiments"
+    for name in ("tp1", "car"):
+        shutil.copytree(recordings / name, tmp_path / name)
+    by_ranks.main(["--from", str(recordings / "tp1"), str(recordings / "car")])
+    apart = capsys.readouterr().out
+    by_ranks.main(["--from", str(tmp_path)])
+    assert "1 rank in tp1; 2 ranks in car." in apart
+    assert apart == capsys.readouterr().out
 
 
 def test_ranks_that_paid_alike_give_one_figure_and_others_a_span() -> None:
