@@ -4,7 +4,7 @@
 # make lanes        build the lanes that are missing (LANES='0.5.9 0.5.14' for some; `make test` runs the same ones)
 # make compatibility every release of SGLang in docs/compatibility.md against the table of homes (the daily job asks the index)
 # make lint         ruff, mypy, the arrows between the rooms
-# make bench        what the probe costs
+# make bench        what the probe costs, and how fast its events and logs are read and its reports written
 # Each makes what it needs first, and does nothing twice. The lanes need CPython 3.11: `make demo PYTHON=python3.11`.
 
 PYTHON ?= python3
@@ -23,6 +23,9 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PACKAGE := $(shell find sglang_probe sitecustomize -type f -not -name '*.pyc')
 BESIDE := $(wildcard tests lanes bench compat docs .ci .github .gitignore Makefile LICENSE pyproject.toml *.md)
 BESIDE_FILES := $(shell find $(BESIDE) -type f -not -name '*.pyc')
+
+# Those of bench/README.md that need neither a GPU nor SGLang.
+BENCHES := doorbell event collector logs reports
 
 AGENT_TESTS := tests/agent tests/sitecustomize tests/lanes/test_losses_on_fakes.py
 WRAPTS := 1.16 1.17 2.0 newest pure
@@ -71,7 +74,7 @@ lint: $(VENV)/.wheel
 	exit $$failed
 
 bench: $(VENV)/.wheel
-	for script in bench/*.py; do echo "$$script"; $(BIN)/python $$script || exit 1; done
+	for name in $(BENCHES); do echo "bench/$$name.py"; $(BIN)/python bench/$$name.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) $(BUILD) dist

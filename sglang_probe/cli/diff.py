@@ -4,6 +4,7 @@
     sglang-probe diff baseline.log sglang-probe-runs/today
     sglang-probe diff A B C D
     sglang-probe diff A B --format json | jq .causes
+    sglang-probe diff A B -o report.html         both side by side, the differences first; opens from disk
 
 BASELINE and CANDIDATE are run directories, files of events, plain logs of SGLang's, or directories of runs or of logs
 (of which the newest is taken); one of them may be - for standard input; FILE#2 is the second start in a log. The
@@ -16,20 +17,29 @@ times) is left out; --all shows it, and what is the same.
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Sequence
 
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.files import check_place, replacing
 from sglang_probe.cli.given import add_assume, assumed
-from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
+from sglang_probe.cli.looks import add_plain, looks_of
+from sglang_probe.cli.output import emit, emit_json, json_text
+from sglang_probe.cli.progress import stages
 from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
 from sglang_probe.explain.diff.compare import compare
-from sglang_probe.explain.engine import as_printed
+from sglang_probe.explain.diff.model import Diff
+from sglang_probe.explain.engine import as_printed, explain
 from sglang_probe.report.diff import diff_text, read_lines
+from sglang_probe.report.plain import printable
 from sglang_probe.timeline import Timeline, build
 from sglang_probe.timeline.model import Run
 
 MANY = 4
 STDIN = "-"
+PAGE = ".html"
+COMPARISON = "sglang_probe.report.html.comparison"
+ENDINGS = {PAGE: "the runs side by side, the differences first", ".json": "the comparison, for a program"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,26 +48,69 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("candidate", metavar="CANDIDATE", nargs="+", help="the run, or runs, that may differ from it")
     add_assume(parser)
     parser.add_argument("--all", action="store_true", help="show what is the same too, and what differs by nature")
+    add_plain(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead: .html or .json")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the comparison."""
+    """Print the comparison, or write it to a file."""
     paths = [args.baseline, *args.candidate]
+    ending = _ending(args.output)
     if paths.count(STDIN) > 1:
         raise BadUse("standard input (-) is named more than once, and can be read once; give a file for the others")
     collected, told = [collect([path]) for path in paths], assumed(args.assume)
     refuse_unused(told, collected)
-    timelines = [build(one, assumed=told) for one in collected]
-    runs = [_only(path, timeline) for path, timeline in zip(paths, timelines, strict=True)]
-    with as_printed(runs):
-        found = compare(runs, everything=args.all)
-        if args.format == "json":
-            emit_json(found)
-            return 0
-        emit(diff_text(found, page_width(), colour=wants_colour()))
-    emit(read_lines(timelines, [side.name for side in found.sides], page_width()))
+    looks = looks_of(args)
+    with stages() as doing:
+        doing.at("building the timelines")
+        timelines = [build(one, assumed=told) for one in collected]
+        runs = [_only(path, timeline) for path, timeline in zip(paths, timelines, strict=True)]
+        with as_printed(runs):
+            doing.at("comparing")
+            found = compare(runs, everything=args.all)
+            if args.output is not None:
+                doing.at(f"writing {printable(args.output)}")
+                _write(args.output, ending, found, timelines)
+            elif args.format == "text":
+                doing.at("rendering")
+                text = diff_text(found, looks.width, colour=looks.colour)
+    if args.output is not None:
+        emit(f"{printable(args.output)}: {ENDINGS[ending]}\n")
+        return 0
+    if args.format == "json":
+        emit_json(found)
+        return 0
+    emit(text)
+    emit(read_lines(timelines, [side.name for side in found.sides], looks.width))
     return 0
+
+
+def _ending(output: str | None) -> str:
+    """Return what kind of file is to be written, before anything long is read; an empty text where none is.
+
+    Raises:
+        BadUse: no kind that this command writes, or a place where it cannot.
+    """
+    if output is None:
+        return ""
+    ending = next((one for one in ENDINGS if output.lower().endswith(one)), None)
+    if ending is None:
+        raise BadUse(f"-o {output!r} has no ending that says what to write; end it in {' or '.join(ENDINGS)}")
+    check_place(output)
+    if ending == PAGE:
+        importlib.import_module(COMPARISON)  # what it needs may not be installed
+    return ending
+
+
+def _write(output: str, ending: str, found: Diff, timelines: Sequence[Timeline]) -> None:
+    with replacing(output) as path:
+        if ending == PAGE:
+            from sglang_probe.report.html.comparison import write_comparison  # plotly, of the extra `report`
+
+            write_comparison(found, timelines, [explain(one) for one in timelines], path)
+        else:
+            path.write_text(json_text(found), encoding="utf-8")
 
 
 def _only(path: str, timeline: Timeline) -> Run:

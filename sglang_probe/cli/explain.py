@@ -17,7 +17,9 @@ import argparse
 from datetime import datetime, timezone
 
 from sglang_probe.cli.given import add_assume, assumed
-from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
+from sglang_probe.cli.looks import add_plain, looks_of
+from sglang_probe.cli.output import emit, emit_json
+from sglang_probe.cli.progress import stages
 from sglang_probe.cli.reading import collect, refuse_unused
 from sglang_probe.explain.engine import explain, to_json
 from sglang_probe.report.explain import explain_text
@@ -29,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", nargs="*", help="what to read (see above)")
     add_assume(parser)
     parser.add_argument("--tokens", type=_tokens, default=0, metavar="N", help="tokens that the KV cache should hold")
+    add_plain(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 
 
@@ -36,13 +39,19 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 where one of them explains a failure."""
     collected, told = collect(args.path), assumed(args.assume)
     refuse_unused(told, [collected])
-    timeline = build(collected, assumed=told)
-    explanation = explain(timeline, args.tokens)
+    with stages() as doing:
+        doing.at("building the timeline")
+        timeline = build(collected, assumed=told)
+        doing.at("explaining")
+        explanation = explain(timeline, args.tokens)
+        if args.format == "text":
+            doing.at("rendering")
+            looks, now = looks_of(args), datetime.now(timezone.utc)
+            text = explain_text(explanation, timeline, looks.width, colour=looks.colour, now=now)
     if args.format == "json":
         emit_json(to_json(explanation))
     else:
-        now = datetime.now(timezone.utc)
-        emit(explain_text(explanation, timeline, page_width(), colour=wants_colour(), now=now))
+        emit(text)
     return int(any(finding.severity == "error" for one in explanation.runs for finding in one.findings))
 
 

@@ -14,7 +14,9 @@ from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.paths import is_directory as is_a_directory
 
 OURS: Final = ".parquet"
-"""Ending of the files in a directory that this program writes: only one that holds nothing else is replaced."""
+MARK: Final = "about.parquet"
+"""A directory of tables that this program wrote holds that file and others of that ending; no other is replaced, and
+a data set of somebody's, which may be Parquet files too, is none."""
 
 
 @contextmanager
@@ -56,5 +58,15 @@ def check_place(name: str, *, is_directory: bool = False) -> None:
         raise BadUse(f"-o {name!r} is a directory; name a file")
     if is_directory and target.exists() and not stands:
         raise BadUse(f"-o {name!r} is a file, and a directory of tables is to be written; name another, or remove it")
-    if is_directory and stands and any(not one.name.endswith(OURS) for one in target.iterdir()):
+    if is_directory and stands and not _is_ours(name):
         raise BadUse(f"-o {name!r} is a directory that holds more than tables; name another, or remove it")
+
+
+def _is_ours(name: str) -> bool:
+    """Say whether a directory holds tables of ours and nothing else; an empty one holds nothing that could be lost."""
+    try:
+        found = list(Path(name).iterdir())
+        alone = all(one.name.endswith(OURS) and one.is_file() and not one.is_symlink() for one in found)
+    except OSError as error:
+        raise BadUse(f"-o {name!r} cannot be looked at: {error.strerror}; name another") from error
+    return not found or (alone and any(one.name == MARK for one in found))

@@ -51,6 +51,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("diff", "sglang_probe.cli.diff", "say what runs differ in, what it cost, and what explains the outcome"),
     Command("plan", "sglang_probe.cli.plan", "plan another start: what other flags would give, or what it takes"),
     Command("report", "sglang_probe.cli.report", "write a report to a file: charts, tables, a trace, metrics"),
+    Command("watch", "sglang_probe.cli.watch", "follow a start live, until the server is ready or has failed"),
     Command("schema", "sglang_probe.cli.schema", "print the JSON Schema of the events"),
     Command("demo", "sglang_probe.cli.demo", "replay a failing 8-GPU start with fakes, no GPU needed"),
 )

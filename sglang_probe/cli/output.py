@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.progress import stages
 from sglang_probe.report.plain import printable_json
 
 PIPED_WIDTH: Final = 80
@@ -39,9 +40,17 @@ def emit(text: str) -> None:
 
 def emit_json(document: object) -> None:
     """Write a document, of structs or plain objects, to stdout as JSON, indented; raises as `emit`."""
+    with stages() as doing:
+        doing.at("writing JSON")
+        text = json_text(document)
+    emit(text)
+
+
+def json_text(document: object) -> str:
+    """Return a document, of structs or plain objects, as JSON, indented, with a newline at its end."""
     import msgspec  # of the extra `cli`, which the commands that need none of it do without
 
-    emit(printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n")
+    return printable_json(msgspec.json.format(msgspec.json.encode(document)).decode()) + "\n"
 
 
 def discard_stdout() -> None:
@@ -73,6 +82,11 @@ def page_width() -> int:
     return max(PIPED_WIDTH, min(shutil.get_terminal_size().columns, WIDEST))
 
 
+def has_cursor() -> bool:
+    """Tell whether a person looks at stdout on a terminal that is not a dumb one."""
+    return _is_terminal() and os.environ.get("TERM") not in {None, "", "dumb"}
+
+
 def wants_colour() -> bool:
     """Tell whether a person looks at stdout on a terminal that has colours and they are wanted."""
-    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in {None, "", "dumb"}
+    return has_cursor() and not os.environ.get("NO_COLOR")

@@ -25,7 +25,9 @@ from collections.abc import Callable
 
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.given import add_assume, assumed, fraction, number
-from sglang_probe.cli.output import emit, emit_json, page_width, wants_colour
+from sglang_probe.cli.looks import add_plain, looks_of
+from sglang_probe.cli.output import emit, emit_json
+from sglang_probe.cli.progress import stages
 from sglang_probe.cli.reading import collect, how_to_name_one, refuse_unused
 from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.plan.inputs import Inputs, Wishes
@@ -70,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_assume(more)
     more.add_argument("--like", metavar="PATH", help="a run of the same server, for what this one never measured")
     parser.add_argument("--against", metavar="PATH", help="predict this run, and print it beside what it measured")
+    add_plain(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 
 
@@ -81,7 +84,9 @@ def run(args: argparse.Namespace) -> int:
     collected["PATH"] = collect(args.path)
     told = assumed(args.assume)
     refuse_unused(told, collected.values())
-    runs = {what: _one(build(one, assumed=told).runs, what) for what, one in collected.items()}
+    with stages() as doing:
+        doing.at("building the timelines" if len(collected) > 1 else "building the timeline")
+        runs = {what: _one(build(one, assumed=told).runs, what) for what, one in collected.items()}
     like, against = runs.get("--like"), runs.get("--against")
     with as_printed(runs.values()):
         try:
@@ -91,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
         if args.format == "json":
             emit_json(made)
         else:
-            emit(plan_text(made, page_width(), colour=wants_colour()))
+            looks = looks_of(args)
+            emit(plan_text(made, looks.width, colour=looks.colour))
     held = [made.starts, *(wish.holds for wish in made.wishes)]
     return 1 if False in held else 0
 

@@ -1,18 +1,24 @@
-"""A bar on stderr while much is read: for a person at a terminal, after half a second, and gone at the end."""
+"""What stderr shows while a command works: a bar as much is read, then the stage it is at. For a person at a terminal,
+after half a second, and gone at the end."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 PATIENCE_S: Final = 0.5
-"""What is read sooner needs no bar."""
+"""What is done sooner needs no bar."""
 STEP_BYTES: Final = 4 << 20
 """The clock is looked at, and the bar moved, so often."""
+TURNS_PER_S: Final = 4
+"""The stage's sign turns so often: each turn takes the interpreter from the work."""
 
 
 class ReadingBar:
@@ -23,7 +29,7 @@ class ReadingBar:
         self._total: int | None = None
         self._done = self._shown = 0
         self._bar: tuple[Progress, TaskID] | None = None
-        self._wanted = sys.stderr is not None and sys.stderr.isatty()
+        self._wanted = _is_watched()
 
     def __enter__(self) -> ReadingBar:
         return self
@@ -58,3 +64,71 @@ class ReadingBar:
         task = progress.add_task("reading", total=self._total, completed=self._done)
         progress.start()
         return progress, task
+
+
+class Stages:
+    """Says what is being done. The work itself knows nothing of it: a thread of its own shows it."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._bar: tuple[Progress, TaskID] | None = None
+        self._over = False
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        if _is_watched():
+            self._timer = threading.Timer(PATIENCE_S, self._show)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def at(self, name: str) -> None:
+        """Take what is done from now on."""
+        with self._lock:
+            self._name = name
+            if self._bar is not None:
+                progress, task = self._bar
+                progress.update(task, description=name)
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._over = True
+            if self._bar is not None:
+                self._bar[0].stop()
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn("line"), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        console = Console(stderr=True)
+        with self._lock:
+            if self._over:
+                return
+            progress = Progress(
+                *columns, console=console, transient=True, redirect_stdout=False, refresh_per_second=TURNS_PER_S
+            )
+            self._bar = progress, progress.add_task(self._name, total=None)
+            progress.start()
+
+
+@contextmanager
+def stages() -> Iterator[Stages]:
+    """Yield something that is told each stage of a command after its reading; print results behind it, not inside.
+
+        with stages() as doing:
+            doing.at("building the timeline")
+            timeline = build(collected)
+            doing.at("writing run.html")
+            ...
+    """
+    shown = Stages()
+    try:
+        yield shown
+    finally:
+        shown.end()
+
+
+def _is_watched() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()

@@ -22,10 +22,12 @@ from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.files import check_place, replacing
 from sglang_probe.cli.given import add_assume, assumed
 from sglang_probe.cli.output import emit
+from sglang_probe.cli.progress import stages
 from sglang_probe.cli.reading import collect, refuse_unused, where_of
 from sglang_probe.explain.engine import explain
 from sglang_probe.report.formats import FORMATS, Format, Writer, format_of, writer_of
 from sglang_probe.report.material import Material
+from sglang_probe.report.plain import printable
 from sglang_probe.timeline import build
 
 
@@ -44,13 +46,17 @@ def run(args: argparse.Namespace) -> int:
     told = assumed(args.assume)
     collected = collect(args.path)
     refuse_unused(told, [collected])
-    timeline = build(collected, assumed=told)
-    now = datetime.now(timezone.utc)
-    material = Material(timeline, explain(timeline), collected, where_of(collected), now)
-    for name, form, writer in wanted:
-        with replacing(name, is_directory=form.is_directory) as path:
-            writer.write(material, path)
-        emit(f"{name}: {form.what}\n")
+    with stages() as doing:
+        doing.at("building the timeline")
+        timeline = build(collected, assumed=told)
+        doing.at("looking for causes")
+        now = datetime.now(timezone.utc)
+        material = Material(timeline, explain(timeline), collected, where_of(collected), now)
+        for name, form, writer in wanted:
+            doing.at(f"writing {printable(name)}")
+            with replacing(name, is_directory=form.is_directory) as path:
+                writer.write(material, path)
+    emit("".join(f"{printable(name)}: {form.what}\n" for name, form, _ in wanted))
     return 0
 
 

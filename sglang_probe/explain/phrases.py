@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from sglang_probe.explain.subject import Seat, Subject, label
-from sglang_probe.figures import GIB, fraction, gib, listed
+from sglang_probe.figures import GIB, fraction, gib
 from sglang_probe.timeline.arithmetic import floor_binds
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Process
-
-MOST_NAMED: Final = 8
-"""Ranks named in one sentence."""
 
 
 def gpu(process: Process, subject: Subject | None = None) -> str:
@@ -30,7 +27,7 @@ def on_ranks(subject: Subject, processes: Sequence[Process]) -> str:
     size = len(subject.ranks) + len(subject.run.missing)
     if len(processes) == size and size > 1:
         return "on both ranks" if size == 2 else f"on all {size} ranks"
-    return f"on {listed([label(process) for process in processes], MOST_NAMED)}"
+    return f"on {named([label(process) for process in processes])}"
 
 
 def older(seconds: float | None) -> str:

@@ -14,7 +14,7 @@ from sglang_probe.report.diff_budget import budget_lines
 from sglang_probe.report.diff_grid import Line, grid
 from sglang_probe.report.diff_made import made_lines
 from sglang_probe.report.diff_ranks import ranks_lines
-from sglang_probe.report.layout import WIDTH, field, page, paragraph
+from sglang_probe.report.layout import WIDTH, Width, field, page, paragraph
 from sglang_probe.timeline.model import Timeline
 
 INDENT: Final = "  "
@@ -35,7 +35,7 @@ MANY: Final = 4
 """Of the differences that do not count, those of one reason that are named."""
 
 
-def diff_text(found: Diff, width: int = WIDTH, *, colour: bool = False) -> str:
+def diff_text(found: Diff, width: Width = WIDTH, *, colour: bool = False) -> str:
     """Return a comparison for a person; with more than two sides as a matrix. The same comparison, the same text."""
     if not found.provenance and not found.ranks and not found.causes and len(found.says) == 1:
         return page([_head(found, width), _sides(found, width), _notes(found, width)], colour)
@@ -51,9 +51,9 @@ def diff_text(found: Diff, width: int = WIDTH, *, colour: bool = False) -> str:
     return page([part for part in parts if part], colour)
 
 
-def _head(found: Diff, width: int) -> list[Text]:
+def _head(found: Diff, width: Width) -> list[Text]:
     """Say what was compared, and what it comes to, first of all."""
-    what = " -> ".join(_called(side) for side in found.sides)
+    what = " -> ".join(called(side) for side in found.sides)
     lines = [*field("diff", what, width, "bold"), Text(), Text("In one look", style="bold")]
     leading = found.says[:1] if len(found.sides) == 2 else found.says
     for sentence in leading:
@@ -61,21 +61,23 @@ def _head(found: Diff, width: int) -> list[Text]:
     return lines
 
 
-def _called(side: Side) -> str:
+def called(side: Side) -> str:
+    """Return how the run of a side is called."""
     return f"{side.run_id}, launch {side.launch + 1}" if side.launch else side.run_id
 
 
-def _sides(found: Diff, width: int) -> list[Text]:
+def _sides(found: Diff, width: Width) -> list[Text]:
     """Return the main numbers, those that are known of any side."""
     heading = Line("", tuple(side.name for side in found.sides), "bold")
-    columns = [tuple(_numbers(side)) for side in found.sides]
+    columns = [tuple(numbers_of(side)) for side in found.sides]
     rows = [Line(cells[0][0], tuple(cell for _, cell in cells)) for cells in zip(*columns, strict=True)]
     return grid(heading, [row for row in rows if set(row.cells) != {UNKNOWN}], width)
 
 
-def _numbers(side: Side) -> Iterator[tuple[str, str]]:
+def numbers_of(side: Side) -> Iterator[tuple[str, str]]:
+    """Return the main numbers of a side, each with its name and unit."""
     told = side.precisions
-    yield "run", _called(side)
+    yield "run", called(side)
     yield "outcome", f"{side.outcome.upper()}{f' in {side.failed_phase}' if side.failed_phase else ''}"
     yield "ready after, s", UNKNOWN if side.ready_s is None else f"{side.ready_s:.1f}"
     yield "ranks seen", f"{side.ranks} of {side.ranks + side.missing_ranks}"
@@ -93,19 +95,20 @@ def _numbers(side: Side) -> Iterator[tuple[str, str]]:
     yield "free at the last reading, GiB", gib(side.free_bytes, told.get("free_bytes"))
 
 
-def _provenance(found: Diff, width: int) -> list[Text]:
+def _provenance(found: Diff, width: Width) -> list[Text]:
     if not found.provenance:
-        return [Text("What they were made of", style="bold"), Text(f"{INDENT}the same, in everything recorded")]
+        same = paragraph("the same, in everything recorded", width, INDENT)
+        return [Text("What they were made of", style="bold"), *same]
     lines = [Text("What they were made of", style="bold")]
     for group in GROUPS:
         rows = [row for row in found.provenance if row.group == group and row.differs and row.counts]
         if rows:
             lines += paragraph(TITLES[group], width, INDENT)
             lines += made_lines(rows, [side.name for side in found.sides], width)
-    return lines + _aside(found.provenance, width) + _the_same(found.provenance, width)
+    return lines + aside_lines(found.provenance, width) + _the_same(found.provenance, width)
 
 
-def _aside(rows: Sequence[Row], width: int) -> list[Text]:
+def aside_lines(rows: Sequence[Row], width: Width) -> list[Text]:
     """Name what differs and does not count, by its reason."""
     by_reason: dict[str, list[str]] = {}
     for row in rows:
@@ -119,7 +122,7 @@ def _aside(rows: Sequence[Row], width: int) -> list[Text]:
     return lines
 
 
-def _the_same(rows: Sequence[Row], width: int) -> list[Text]:
+def _the_same(rows: Sequence[Row], width: Width) -> list[Text]:
     """With `--all`: what is the same, or differs by nature."""
     alike = [row for row in rows if not row.differs]
     if not alike:
@@ -132,7 +135,7 @@ def _the_same(rows: Sequence[Row], width: int) -> list[Text]:
     return lines
 
 
-def _sentences(found: Diff, width: int) -> list[Text]:
+def _sentences(found: Diff, width: Width) -> list[Text]:
     """Return what is not said at the top: all sentences but the leading one; of a matrix the causes not named there."""
     said = list(found.says[1:]) if len(found.sides) == 2 else []
     for cause in found.causes if len(found.sides) > 2 else ():
@@ -144,11 +147,11 @@ def _sentences(found: Diff, width: int) -> list[Text]:
     return lines
 
 
-def _notes(found: Diff, width: int) -> list[Text]:
+def _notes(found: Diff, width: Width) -> list[Text]:
     return [text for note in found.notes for text in paragraph(note, width, INDENT, INDENT * 2)]
 
 
-def read_lines(timelines: Sequence[Timeline], names: Sequence[str], width: int) -> str:
+def read_lines(timelines: Sequence[Timeline], names: Sequence[str], width: Width) -> str:
     """Return what was lost as the sides were read; nothing where every line was a whole event."""
     losses = [
         f"{name}: {loss.count:,} x {loss.says}"

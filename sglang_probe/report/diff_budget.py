@@ -13,12 +13,12 @@ from sglang_probe.explain.diff.printed import Printed, printed, with_sign
 from sglang_probe.explain.diff.wording import gib_up
 from sglang_probe.figures import UNKNOWN, fraction, gib, number
 from sglang_probe.report.diff_grid import Line, grid
-from sglang_probe.report.layout import paragraph
+from sglang_probe.report.layout import Width, paragraph
 
 INDENT: Final = "  "
 
 
-def budget_lines(found: Diff, width: int) -> list[Text]:
+def budget_lines(found: Diff, width: Width) -> list[Text]:
     """Return what the tightest rank's rest changed by: the parts that are not indented re-add to the whole."""
     work = found.arithmetic
     if work is None:

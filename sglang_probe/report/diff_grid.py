@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from sglang_probe.report.layout import folded
+from sglang_probe.report.layout import Width, folded, paragraph
 from sglang_probe.report.plain import printable
 
 GAP: Final = 2
@@ -28,9 +28,11 @@ class Line(NamedTuple):
     style: str = ""
 
 
-def grid(heading: Line, rows: Sequence[Line], width: int, indent: str = "") -> list[Text]:
+def grid(heading: Line, rows: Sequence[Line], width: Width, indent: str = "") -> list[Text]:
     """Return the rows below their heading. Where not all columns fit, the rest follow in further tables that begin with
-    the first column again."""
+    the first column again. Without a width a row is a sentence, in which each cell has its heading in front."""
+    if width is None:
+        return [text for line in rows for text in paragraph(_sentence(heading, line), width)]
     count = len(heading.cells)
     most = widest(count, width, indent)
     sizes = [_size([line.cells[column] for line in (heading, *rows)], most) for column in range(count)]
@@ -41,6 +43,11 @@ def grid(heading: Line, rows: Sequence[Line], width: int, indent: str = "") -> l
         for line in (heading, *rows):
             shown += _line(line, columns, sizes, room, indent)
     return shown
+
+
+def _sentence(heading: Line, line: Line) -> str:
+    cells = zip(heading.cells, line.cells, strict=True)
+    return f"{line.name.strip()}: {', '.join(f'{head} {cell}' for head, cell in cells if cell)}"
 
 
 def widest(count: int, width: int, indent: str = "") -> int:

@@ -13,24 +13,24 @@ from sglang_probe.explain.diff.structured import brief, differing
 from sglang_probe.explain.diff.wording import STRUCTURED, shown, texts_of, title, told
 from sglang_probe.figures import UNKNOWN, listed
 from sglang_probe.report.diff_grid import Line, grid, widest
-from sglang_probe.report.layout import paragraph
+from sglang_probe.report.layout import Width, paragraph
 
 INDENT: Final = "  "
 NOT_GIVEN: Final = "not given"
 
 
-def made_lines(rows: Sequence[Row], sides: Sequence[str], width: int) -> list[Text]:
+def made_lines(rows: Sequence[Row], sides: Sequence[str], width: Width) -> list[Text]:
     """Return the rows of one group that differ and count."""
     if len(sides) == 2:
         return [text for row in rows for text in paragraph(told(row), width, INDENT * 2, INDENT * 4)]
-    lines = [line for row in rows for line in _lines(row)]
-    most = widest(len(sides), width, INDENT * 2)
-    fits = [line for line in lines if max(map(cell_len, line.cells)) <= most]
+    lines = [line for row in rows for line in made_rows(row)]
+    most = None if width is None else widest(len(sides), width, INDENT * 2)
+    fits = [line for line in lines if most is None or max(map(cell_len, line.cells)) <= most]
     table = grid(Line("", tuple(sides)), fits, width, INDENT * 2) if fits else []
     return [*table, *(text for line in lines if line not in fits for text in _by_value(line, sides, width))]
 
 
-def _lines(row: Row) -> Iterator[Line]:
+def made_rows(row: Row) -> Iterator[Line]:
     """Yield a row of the table; of a value with parts a row for each part that differs."""
     parts = differing(row.values) if row.group in STRUCTURED else []
     for part in parts:
@@ -48,7 +48,7 @@ def _cells(row: Row) -> Iterator[str]:
         yield f"{NOT_GIVEN} ({shown(row, made)})" if given is None and made is not None else shown(row, given)
 
 
-def _by_value(line: Line, sides: Sequence[str], width: int) -> list[Text]:
+def _by_value(line: Line, sides: Sequence[str], width: Width) -> list[Text]:
     """Return what no column holds as a list: each value, and the sides that have it."""
     by_value: dict[str, list[Any]] = {}
     for name, value in zip(sides, line.cells, strict=True):

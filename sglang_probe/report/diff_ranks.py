@@ -13,7 +13,8 @@ from sglang_probe.explain.diff.wording import change, shown_change
 from sglang_probe.figures import UNKNOWN, counted, fraction, gib, listed, number
 from sglang_probe.report.diff_fold import Kind, kinds_of
 from sglang_probe.report.diff_grid import Line, grid
-from sglang_probe.report.layout import paragraph
+from sglang_probe.report.layout import Width, paragraph
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.ledger_rows import NAMES
 
 TERMS: Final = {
@@ -35,42 +36,49 @@ MOST_BLOCKS: Final = 8
 """Kinds of ranks that are printed; the JSON has all ranks."""
 
 
-def ranks_lines(found: Diff, width: int) -> list[Text]:
+def ranks_lines(found: Diff, width: Width) -> list[Text]:
     """Return a table for every kind of rank: those that change alike are one."""
     lines = [Text("Phases and categories (GiB; what is not here is the same)", style="bold")] if found.ranks else []
     names = tuple(side.name for side in found.sides)
     tightest = {side.tightest for side in found.sides}
     kinds, left = kinds_of(found.ranks, tightest)
-    shown = _told(kinds, tightest)
+    shown = told_kinds(kinds, tightest)
     for position, kind in enumerate(shown):
         lines += [Text()] if position else []
-        lines += paragraph(_who(kind), width, INDENT)
+        lines += paragraph(who_changes(kind), width, INDENT)
         heading = ("change",) if len(names) == 2 else ()
-        rows = [*_steps(kind.rank), *_ledger(kind.rank), *_budget(kind.rank)]
+        rows = list(rank_rows(kind.rank))
         if rows:
             lines += grid(Line("", (*names, *heading), ""), rows, width, INDENT * 2)
-        lines += _not_reached(kind.rank, names, width)
+        lines += not_reached_lines(kind.rank, names, width)
     more = left + sum(len(kind.labels) for kind in kinds) - sum(len(kind.labels) for kind in shown)
     if more:
         lines += [Text(), *paragraph(f"and {counted(more, 'more rank')}: --format json has them", width, INDENT)]
     return lines
 
 
-def _told(kinds: Sequence[Kind], tightest: AbstractSet[str | None]) -> list[Kind]:
+def told_kinds(kinds: Sequence[Kind], tightest: AbstractSet[str | None]) -> list[Kind]:
     """Return the kinds that are printed, in their order: those of the tightest ranks, and those of most ranks."""
     by_weight = sorted(kinds, key=lambda kind: (tightest.isdisjoint(kind.labels), -len(kind.labels)))
     chosen = {id(kind) for kind in by_weight[:MOST_BLOCKS]}
     return [kind for kind in kinds if id(kind) in chosen]
 
 
-def _who(kind: Kind) -> str:
+def who_changes(kind: Kind) -> str:
     """Name the ranks of a block, and those whose own values are others, though they change by the same."""
     if len(kind.labels) == 1:
         return kind.labels[0]
-    who = f"{counted(len(kind.labels), 'rank')} alike: {listed(kind.labels, MANY)}"
+    who = f"{counted(len(kind.labels), 'rank')} alike: {named(kind.labels)}"
     if not kind.others:
         return who
-    return f"{who}; the values are {kind.rank.label}'s, and others on {listed(kind.others, MANY)}"
+    return f"{who}; the values are {kind.rank.label}'s, and others on {named(kind.others)}"
+
+
+def rank_rows(rank: RankDiff) -> Iterator[Line]:
+    """Yield a row for each step, category and term of the budget in which the sides differ."""
+    yield from _steps(rank)
+    yield from _ledger(rank)
+    yield from _budget(rank)
 
 
 def _steps(rank: RankDiff) -> Iterator[Line]:
@@ -110,7 +118,7 @@ def _step_cell(state: str | None, cost: int | None, precision: int | None) -> st
     return gib(cost, precision) if state == "ok" else state
 
 
-def _not_reached(rank: RankDiff, names: Sequence[str], width: int) -> list[Text]:
+def not_reached_lines(rank: RankDiff, names: Sequence[str], width: Width) -> list[Text]:
     """Name the steps that a side did not come to; sides that lack the same ones stand together."""
     lacking: dict[str, list[str]] = {}
     for side, name in enumerate(names):

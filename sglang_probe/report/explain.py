@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from rich.console import RenderableType
 from rich.text import Text
 
 from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.model import Explanation, Finding, Lever, RunFindings
 from sglang_probe.explain.phrases import signed
 from sglang_probe.explain.titles import TITLES
-from sglang_probe.figures import listed, number
+from sglang_probe.figures import number
 from sglang_probe.report.footer import read_footer
 from sglang_probe.report.header import STYLES, run_name
-from sglang_probe.report.layout import WIDTH, field, page, paragraph
-from sglang_probe.report.outcome import MANY, headline
+from sglang_probe.report.layout import WIDTH, Width, field, page, paragraph
+from sglang_probe.report.outcome import headline
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Run, Timeline
 from sglang_probe.timeline.processes import first_error, world_size
 
@@ -34,13 +34,13 @@ SEVERITY_WORDS: Final = {"error": "CAUSE", "warning": "WARNING", "info": "ALSO"}
 def explain_text(
     explanation: Explanation,
     timeline: Timeline,
-    width: int = WIDTH,
+    width: Width = WIDTH,
     *,
     colour: bool = False,
     now: datetime | None = None,
 ) -> str:
     """Return the findings about each run of a timeline. Deterministic, and without `colour` free of escapes."""
-    parts: list[Sequence[RenderableType]] = []
+    parts: list[Sequence[Text]] = []
     launches = Counter(run.run_id for run in timeline.runs)
     for run, findings in zip(timeline.runs, explanation.runs, strict=True):
         several = run.launch > 0 or launches[run.run_id] > 1
@@ -54,7 +54,7 @@ def explain_text(
     return page(parts, colour)
 
 
-def _head(run: Run, width: int, now: datetime | None, several: bool) -> list[Text]:
+def _head(run: Run, width: Width, now: datetime | None, several: bool) -> list[Text]:
     lines = field("run", run_name(run, several), width, "bold")
     lines += field("outcome", headline(run, now), width, STYLES.get(run.outcome, "yellow"))
     if run.failure is not None:
@@ -63,30 +63,32 @@ def _head(run: Run, width: int, now: datetime | None, several: bool) -> list[Tex
     return lines
 
 
-def _finding(finding: Finding, width: int, size: int) -> list[Text]:
+def _finding(finding: Finding, width: Width, size: int) -> list[Text]:
     word = SEVERITY_WORDS[finding.severity]
-    title = f"{word}: {TITLES.get(finding.rule, finding.rule)}{_who(finding.ranks, size)} ({finding.confidence})"
+    title = f"{word}: {TITLES.get(finding.rule, finding.rule)}{who(finding.ranks, size)} ({finding.confidence})"
     lines = paragraph(title, width, "", HANGING, SEVERITY_STYLES[finding.severity])
     lines += paragraph(finding.says, width, INDENT, INDENT)
     if finding.formula:
         for part in finding.formula.split("; "):
             lines += paragraph(part, width, INDENT * 2, HANGING + INDENT)
-    for lead, lever in _levers(finding):
+    for lead, lever in levers_of(finding):
         lines += paragraph(f"{lead} {lever_words(lever)}", width, INDENT, HANGING)
     for note in finding.notes:
         lines += paragraph(f"- {note}", width, INDENT, INDENT * 2)
     return lines
 
 
-def _who(ranks: Sequence[str], size: int) -> str:
+def who(ranks: Sequence[str], size: int) -> str:
+    """Name the ranks of a finding, after a comma; nothing where it is about the run."""
     if not ranks:
         return ""
     if len(ranks) == size > 1:
         return ", both ranks" if size == 2 else f", all {size} ranks"
-    return f", {listed(ranks, MANY)}"
+    return f", {named(ranks)}"
 
 
-def _levers(finding: Finding) -> Iterator[tuple[str, Lever]]:
+def levers_of(finding: Finding) -> Iterator[tuple[str, Lever]]:
+    """Return what would help, the first thing to do first, each with the word that it begins with."""
     if finding.lever is not None:
         yield "do:", finding.lever
     for lever in finding.levers:

@@ -9,17 +9,20 @@ from rich.text import Text
 from sglang_probe.collect.report import Loss, Place, ReadReport
 from sglang_probe.events.names import NOT_YET_REASONS
 from sglang_probe.figures import counted, listed, number
-from sglang_probe.report.layout import paragraph
+from sglang_probe.report.layout import Width, paragraph
 from sglang_probe.report.legend import legend
 from sglang_probe.report.log_check import log_gaps
 from sglang_probe.report.outcome import process_name
-from sglang_probe.timeline.model import Degradation, Run
+from sglang_probe.timeline.label_ranges import named
+from sglang_probe.timeline.model import Degradation, Process, Run
 
 MANY = 8
 """Processes named in one line."""
+MANY_ALIKE = 3
+"""Hosts named whose clocks are alike."""
 
 
-def run_footer(run: Run, width: int) -> list[Text]:
+def run_footer(run: Run, width: Width) -> list[Text]:
     """Return what is missing from one run or does not fit together, or nothing."""
     parts = (("Gaps and differences", _gaps(run)), ("How to read it", legend(run)))
     lines: list[Text] = []
@@ -29,7 +32,7 @@ def run_footer(run: Run, width: int) -> list[Text]:
     return lines
 
 
-def read_footer(report: ReadReport, width: int) -> list[Text]:
+def read_footer(report: ReadReport, width: Width) -> list[Text]:
     """Return what reading the files found, said even when it is nothing."""
     events = f"{counted(report.events, 'event')} in {counted(report.files, 'file')}"
     logs = f"{counted(report.log_lines, 'line')} of {counted(report.log_files, 'log')}"
@@ -60,12 +63,8 @@ def _gaps(run: Run) -> Iterator[str]:
         yield f"only {number(given)} of the run's {number(given + run.unread_files)} files {were} given"
     for (size, reason), ranks in ({} if partial else _missing(run)).items():
         are = "rank {} of {} is" if len(ranks) == 1 else "ranks {} of {} are"
-        yield f"{are.format(listed(ranks, MANY), size)} missing: {reason}"
-    for process in run.processes:
-        if process.lost_events:
-            who = f"{process_name(process)} (pid {process.pid})"
-            dropped = f", {number(process.dropped_events)} of them not written" if process.dropped_events else ""
-            yield f"{counted(process.lost_events, 'event')} of {who} lost{dropped}"
+        yield f"{are.format(named(ranks), size)} missing: {reason}"
+    yield from _lost(run)
     for target in run.health.failed_targets:
         yield f"hook {target.state}: {target.target}{f' ({target.reason})' if target.reason else ''}"
     loaded = {target.role for process in run.processes for target in process.targets}
@@ -76,12 +75,34 @@ def _gaps(run: Run) -> Iterator[str]:
         if degraded.reason not in NOT_YET_REASONS:  # said beside the values that it cost, and over by itself
             yield _degradation(degraded)
     for difference in run.provenance.differs:
-        values = "; ".join(f"{value} ({listed(who, MANY)})" for value, who in difference.values.items())
+        values = "; ".join(f"{value} ({named(who)})" for value, who in difference.values.items())
         yield f"processes differ in {difference.key}: {values}"
     yield from log_gaps(run)
+    for (said, sure), hosts in _skews(run).items():
+        clocks = f"the clock of {hosts[0]} is" if len(hosts) == 1 else f"the clocks of {listed(hosts, MANY_ALIKE)} are"
+        yield f"{clocks} {said}{sure}"
+
+
+def _lost(run: Run) -> Iterator[str]:
+    """Name who lost events; of many, who are alike together."""
+    found: dict[tuple[int, int], list[Process]] = {}
+    for process in run.processes:
+        if process.lost_events:
+            found.setdefault((process.lost_events, process.dropped_events), []).append(process)
+    for (lost, unwritten), who in found.items():
+        dropped = f", {number(unwritten)} of them not written" if unwritten else ""
+        names = named([process_name(process) for process in who])
+        of = f"{names} (pid {who[0].pid})" if len(who) == 1 else f"each of {names}"
+        yield f"{counted(lost, 'event')} of {of} lost{dropped}"
+
+
+def _skews(run: Run) -> dict[tuple[str, str], list[str]]:
+    """Return what is said of the hosts' clocks, and of which: hundreds of hosts on one clock are a line."""
+    found: dict[tuple[str, str], list[str]] = {}
     for skew in run.skew:
         sure = f", give or take {skew.uncertainty_s:.3f}" if skew.uncertainty_s is not None else ""
-        yield f"the clock of {skew.host} is {skew.seconds:+.3f} s against {skew.against}'s{sure}"
+        found.setdefault((f"{skew.seconds:+.3f} s against {skew.against}'s", sure), []).append(skew.host)
+    return found
 
 
 def _missing(run: Run) -> dict[tuple[int, str], list[int]]:

@@ -9,12 +9,13 @@ from datetime import datetime
 
 from rich.text import Text
 
-from sglang_probe.figures import UNKNOWN, counted, listed
-from sglang_probe.report.layout import field, paragraph
+from sglang_probe.figures import UNKNOWN, counted
+from sglang_probe.report.layout import Width, field, paragraph
 from sglang_probe.report.log_check import log_head
-from sglang_probe.report.outcome import MANY, headline, why
+from sglang_probe.report.outcome import headline, why
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.health import MISSING
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Later, Provenance, Run
 from sglang_probe.timeline.processes import first_error, ranks_of, world_size
 
@@ -23,7 +24,7 @@ STYLES = {"ready": "green", "failed": "bold red", "died": "bold red"}
 
 
 def run_header(
-    run: Run, where: Sequence[str], width: int, now: datetime | None = None, *, several_launches: bool = False
+    run: Run, where: Sequence[str], width: Width, now: datetime | None = None, *, several_launches: bool = False
 ) -> list[Text]:
     """Return the head of one run; `where` names the directories of its files."""
     lines = field("run", run_name(run, several_launches or run.launch > 0), width, "bold")
@@ -33,7 +34,7 @@ def run_header(
     if run.failure is not None:
         lines += field("error", first_error(run.failure), width)
     for what, who in _later(run):
-        lines += field("later", f"{listed(who, MANY)}: {what}", width)
+        lines += field("later", f"{named(who)}: {what}", width)
     versions = _versions(run.provenance, everything=run.source != "log")
     lines += field("versions", versions, width) if versions else []
     if run.provenance.command:

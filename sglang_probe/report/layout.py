@@ -1,26 +1,28 @@
-"""Lines and tables on a page of a given width, as text without trailing spaces."""
+"""Lines on a page of a given width, as text without trailing spaces; or on none: then a sentence is a line."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rich.cells import cell_len, chop_cells
-from rich.console import Console, RenderableType
+from rich.color import ColorSystem
+from rich.console import Console
 from rich.text import Text
 
 from sglang_probe.report.plain import printable
 
 WIDTH: Final = 80
-ENDLESS: Final = 10_000
-"""Width told to rich, which would cut off figures beside too wide a name: lines are folded before they get there."""
+Width = int | None
+"""Columns of a page; None: plain, for a screen reader: no line is broken, nothing is indented or stands in columns."""
 LABEL: Final = 10
 """Width of the left column of a header's fields."""
 
 
-def paragraph(text: object, width: int, indent: str = "", hanging: str | None = None, style: str = "") -> list[Text]:
+def paragraph(text: object, width: Width, indent: str = "", hanging: str | None = None, style: str = "") -> list[Text]:
     """Return `text` made printable and broken into lines; a word longer than a line (a path) stays whole."""
+    if width is None:
+        return [Text(" ".join(filter(None, printable(text).split(" "))), style=style)]
     lines = folded(printable(text), width, indent, indent if hanging is None else hanging)
     return [Text(line, style=style) for line in lines]
 
@@ -48,33 +50,36 @@ def _words(text: str, room: int, break_words: bool) -> Iterator[str]:
             yield from chop_cells(word, max(room, 1)) if break_words else [word]
 
 
-def field(label: str, text: object, width: int, style: str = "") -> list[Text]:
+def field(label: str, text: object, width: Width, style: str = "") -> list[Text]:
     """Return one line of a header: a label and its value, which may take several lines."""
+    if width is None:
+        return paragraph(f"{label}: {text}", width, style=style)
     return paragraph(text, width, label.ljust(LABEL), " " * LABEL, style)
 
 
-def block(lines: Iterable[str], width: int, indent: str) -> list[Text]:
+def block(lines: Iterable[str], width: Width, indent: str) -> list[Text]:
     """Return lines with each of them indented."""
     return [text for line in lines for text in paragraph(line, width, indent)]
 
 
-def page(parts: Iterable[Sequence[RenderableType]], colour: bool) -> str:
+def page(parts: Iterable[Sequence[Text]], colour: bool) -> str:
     """Return the parts as one text, an empty line between them; with `colour`, ANSI escapes of ours alone."""
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=ENDLESS,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        _environ={},
-    )
-    for position, part in enumerate(parts):
-        if position:
-            console.print()
-        for renderable in part:
-            console.print(renderable, no_wrap=True, overflow="ignore", crop=False)
-    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().split("\n")[:-1])
+    line_of = _coloured if colour else _uncoloured
+    return "\n".join("".join(f"{line_of(line)}\n" for line in part) for part in parts)
+
+
+def _uncoloured(line: Text) -> str:
+    return line.plain.rstrip()
+
+
+def _coloured(line: Text) -> str:
+    """Return a line with its escapes. By its segments: to print through a console takes thirty times as long."""
+    line = line.copy()
+    line.rstrip()
+    own = _CONSOLE.get_style(line.style)
+    pieces = ((segment.text, segment.style or own) for segment in line.render(_CONSOLE))
+    return "".join(style.render(text, color_system=ColorSystem.STANDARD) if text else "" for text, style in pieces)
+
+
+_CONSOLE: Final = Console(file=None, force_terminal=True, color_system="standard", markup=False, _environ={})
+"""Looks up the names of styles."""

@@ -9,7 +9,9 @@ from typing import Final
 from rich.text import Text
 
 from sglang_probe.figures import GIB, UNKNOWN, gib, listed, number, shares
-from sglang_probe.report.layout import paragraph
+from sglang_probe.report.bars import LEGEND, bar
+from sglang_probe.report.layout import Width, paragraph
+from sglang_probe.report.overview import spent
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Neighbour, PreLoad, Process, Step
@@ -32,12 +34,17 @@ SHOWN: Final = GIB // 2000
 """Bytes from which a row is not 0.000; the rest of them is one line."""
 MANY: Final = 4
 """Neighbours named in one line."""
+MANY_OTHERS: Final = 8
+"""The same, of ranks that another stands for."""
 GAP: Final = 3
 """Columns between two rows that stand side by side."""
 
 
-def ledger_lines(process: Process, width: int, indent: str) -> list[Text]:
-    """Return the ledger of a rank at its end; nothing where there is none, or on a CPU, where it has no rows."""
+def ledger_lines(
+    process: Process, width: Width, indent: str, *, others: Sequence[Process] = (), bars: bool = False
+) -> list[Text]:
+    """Return the ledger of a rank at its end; nothing where there is none, or on a CPU, where it has no rows. `others`
+    are ranks that it stands for: of them only the strangers on their cards are named."""
     step = last_ledger(process)
     if step is None or step.ledger is None or is_cpu(process):
         return []
@@ -49,8 +56,14 @@ def ledger_lines(process: Process, width: int, indent: str) -> list[Text]:
     always = ("free",) if step.ledger_total_bytes is None else ("free", "unexplained")
     shown = [key for key, amount in amounts.items() if key in always or (amount is not None and abs(amount) >= SHOWN)]
     cells = [_cell(key, amounts[key], total, off.get(key)) for key in shown]
-    lines += [Text(f"{indent}{row}") for row in _rows(cells, width - len(indent))]
-    for said in [*_neighbours(process), *_unknowns(step)]:
+    if width is None:
+        lines += [Text(f"{name}: {amount} GiB, {share}") for name, amount, share in cells]
+    else:
+        columns = [f"{name:<17} {amount:>10} {share:>7}" for name, amount, share in cells]
+        lines += [Text(f"{indent}{row}") for row in _rows(columns, width - len(indent))]
+        drawn = bar(spent(process)[1:], width) if bars else None
+        lines += [] if drawn is None else [drawn, *paragraph(LEGEND, width, indent)]
+    for said in [*_neighbours(process, others), *_unknowns(step)]:
         lines += paragraph(said, width, indent, indent * 2)
     return lines
 
@@ -62,9 +75,9 @@ def _of(step: Step) -> str:
     return f" of {gib(step.ledger_total_bytes, step.ledger_precision_bytes.get('unexplained'))}, {whose}"
 
 
-def _cell(key: str, amount: int | None, total: int, precision: int | None) -> str:
+def _cell(key: str, amount: int | None, total: int, precision: int | None) -> tuple[str, str, str]:
     share = UNKNOWN if amount is None or total <= 0 else f"{100 * amount / total:.1f}%"
-    return f"{NAMES[key]:<17} {gib(amount, precision):>10} {share:>7}"
+    return NAMES[key], gib(amount, precision), share
 
 
 def _rows(cells: Sequence[str], room: int) -> list[str]:
@@ -77,12 +90,20 @@ def _rows(cells: Sequence[str], room: int) -> list[str]:
     return [f"{left:<{column}}{' ' * GAP}{right}".rstrip() for left, right in pairs]
 
 
-def _neighbours(process: Process) -> Iterator[str]:
+def _neighbours(process: Process, others: Sequence[Process]) -> Iterator[str]:
     """Name the processes that were on the device and are none of the run, those that hold most first."""
-    foreign = [one for one in process.neighbours if one.kind == "foreign"]
-    if foreign:
-        by_bytes = sorted(foreign, key=lambda one: -(one.peak_bytes or 0))
-        yield f"foreign on this device: {listed([_neighbour(one) for one in by_bytes], MANY)}"
+    own = [_neighbour(one) for one in _foreign([process])]
+    if own:
+        yield f"foreign on this device: {listed(own, MANY)}"
+    whose = {id(one): f"on {other.label}'s: {_neighbour(one)}" for other in others for one in _foreign([other])}
+    if whose:
+        by_bytes = [whose[id(one)] for one in _foreign(others)]
+        yield f"foreign on the others' devices: {listed(by_bytes, MANY_OTHERS)}"
+
+
+def _foreign(processes: Sequence[Process]) -> list[Neighbour]:
+    found = [one for process in processes for one in process.neighbours if one.kind == "foreign"]
+    return sorted(found, key=lambda one: -(one.peak_bytes or 0))
 
 
 def _neighbour(one: Neighbour) -> str:
@@ -108,7 +129,7 @@ def _unknowns(step: Step) -> Iterator[str]:
         yield f"unknown{into}: {listed(names, len(KEYS))} ({REASONS.get(reason, printable(reason))})"
 
 
-def pre_load_lines(process: Process, width: int, indent: str) -> list[Text]:
+def pre_load_lines(process: Process, width: Width, indent: str) -> list[Text]:
     """Return the way from an idle card to the pre-load memory, and what the custom all-reduce costs."""
     way = process.pre_load
     if way is None:

@@ -8,14 +8,14 @@ from typing import Final
 from rich.text import Text
 
 from sglang_probe.figures import GIB, counted, fraction, gib, number
-from sglang_probe.report.layout import field, paragraph
+from sglang_probe.report.layout import Width, field, paragraph
 from sglang_probe.timeline.model import Disagreement, LogCheck, Run
 
 MANY: Final = 12
 """Disagreements that are printed; the JSON has all."""
 
 
-def log_head(run: Run, width: int) -> list[Text]:
+def log_head(run: Run, width: Width) -> list[Text]:
     """Return what the head of a run says of its log."""
     check = run.log_check
     if check is None:

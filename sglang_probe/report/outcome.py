@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sglang_probe.explain.subject import Subject, errors_by_id
-from sglang_probe.figures import UNKNOWN, counted, listed
+from sglang_probe.figures import UNKNOWN, counted
 from sglang_probe.report.budget import worked
 from sglang_probe.report.plain import printable
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Process, Run
 from sglang_probe.timeline.processes import world_size
-
-MANY = 8
-"""Processes named in one line."""
 
 
 def headline(run: Run, now: datetime | None = None) -> str:
@@ -80,7 +78,7 @@ def _ready_in_a_log(run: Run) -> str:
 
 
 def _named(processes: Sequence[Process]) -> str:
-    return listed([process_name(process) for process in processes], MANY)
+    return named([process_name(process) for process in processes])
 
 
 def _failed(run: Run) -> str:
@@ -136,7 +134,7 @@ def _starting(run: Run, now: datetime | None) -> str:
     for process in running:
         if process.label is not None:
             groups.setdefault(_open_phase(process), []).append(printable(process.label))
-    where = "; ".join(f"{phase} on {listed(who, MANY)}" for phase, who in groups.items())
+    where = "; ".join(f"{phase} on {named(who)}" for phase, who in groups.items())
     where = where or f"no rank yet; {_named(running)} {'still run' if len(running) > 1 else 'still runs'}"
     return f"STARTING: {where}{_silence(running, now)}"
 

@@ -14,28 +14,29 @@ class Look(NamedTuple):
 
     colour: str
     pattern: str = ""
-    """One of `/`, `\\`, `x`, `.`, `|`, `-`, or none."""
+    """One of `/`, `\\`, `x`, `+`, or none."""
 
 
-ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
-BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8C8C8C"
-LOOKS: Final = {  # `in_use` is no category: what cannot be told apart, in a log or on a CPU
-    "driver_reserved": Look(GREY),
-    "cuda_context": Look(GREY, "/"),
+ORANGE, SKY, GREEN, YELLOW = "#e69f00", "#56b4e9", "#009e73", "#f0e442"
+BLUE, VERMILLION, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c"
+LOOKS: Final = {
+    "driver_reserved": Look(GREY, "x"),
+    "cuda_context": Look(GREY, "\\"),
     "communicator": Look(PURPLE),
-    "custom_allreduce": Look(PURPLE, "x"),
+    "custom_allreduce": Look(VERMILLION, "/"),
     "weights_target": Look(BLUE),
     "weights_draft": Look(BLUE, "/"),
     "kv_pool": Look(GREEN),
-    "request_pool": Look(GREEN, "/"),
+    "request_pool": Look(GREEN, "x"),
     "attention_workspace": Look(ORANGE),
-    "lora": Look(BLUE, "."),
+    "lora": Look(ORANGE, "x"),
     "graphs": Look(YELLOW),
-    "torch_cached": Look(YELLOW, "x"),
-    "other_process": Look(SKY),
-    "run_processes": Look(SKY, "/"),
+    "torch_cached": Look(SKY),
+    "other_process": Look(SKY, "/"),
+    "run_processes": Look(PURPLE, "x"),
     "foreign": Look(VERMILLION),
-    "free": Look("#F2F2F2"),
-    "unexplained": Look(VERMILLION, "\\"),
-    "in_use": Look("#BDBDBD", "/"),
+    "free": Look("#e4e9ed"),
+    "unexplained": Look("#b0b0b0", "+"),
+    "in_use": Look("#bdbdbd", "/"),
 }
+"""`in_use` is no category: what cannot be told apart, in a log or on a CPU."""

@@ -14,7 +14,7 @@ from sglang_probe.explain.plan.precision import shown
 from sglang_probe.explain.scaling import RULES
 from sglang_probe.figures import UNKNOWN, added, counted, fraction, gib, number
 from sglang_probe.report.budget import worked
-from sglang_probe.report.layout import WIDTH, field, page, paragraph
+from sglang_probe.report.layout import WIDTH, Width, field, page, paragraph
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.model import Budget
 
@@ -23,7 +23,7 @@ FIGURE: Final = 14
 INDENT: Final = "  "
 
 
-def plan_text(plan: Plan, width: int = WIDTH, *, colour: bool = False) -> str:
+def plan_text(plan: Plan, width: Width = WIDTH, *, colour: bool = False) -> str:
     """Return the plan; deterministic, and without `colour` no escape sequence is in it, whatever the events carried."""
     parts: list[Sequence[Text]] = [_head(plan, width), _formula(plan, width), list(_table(plan.numbers, width))]
     parts += [_section("What would make room", [one.says for one in plan.levers], width)] if plan.levers else []
@@ -33,7 +33,7 @@ def plan_text(plan: Plan, width: int = WIDTH, *, colour: bool = False) -> str:
     return page(parts, colour)
 
 
-def _head(plan: Plan, width: int) -> list[Text]:
+def _head(plan: Plan, width: Width) -> list[Text]:
     lines = field("plan of", _source(plan.run), width, "bold")
     lines += field("like", _source(plan.like), width) if plan.like is not None else []
     lines += field("with", _changes(plan), width)
@@ -86,7 +86,7 @@ def _value(value: object) -> str:
     return fraction(value) if isinstance(value, float) else str(value)
 
 
-def _formula(plan: Plan, width: int) -> list[Text]:
+def _formula(plan: Plan, width: Width) -> list[Text]:
     values = {one.name: one.planned for one in plan.numbers}
     deductions = {
         one.name.partition(".")[2]: int(one.planned or 0) for one in plan.numbers if one.name.startswith("deductions.")
@@ -112,14 +112,18 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _table(numbers: Sequence[Number], width: int) -> Iterator[Text]:
-    head = f"{'what (memory in GiB)':<{NAME}}{'this run':>{FIGURE}}{'planned':>{FIGURE}}  basis"
-    yield Text(head, style="bold")
+def _table(numbers: Sequence[Number], width: Width) -> Iterator[Text]:
+    if width is not None:
+        yield Text(f"{'what (memory in GiB)':<{NAME}}{'this run':>{FIGURE}}{'planned':>{FIGURE}}  basis", style="bold")
     for one in numbers:
-        figures = "".join(f"{_figure(one.unit, value):>{FIGURE}}" for value in (one.run, one.planned))
+        now, then = (_figure(one.unit, value) for value in (one.run, one.planned))
         basis = f"{one.basis}: {_title(one.rule)}" if one.rule is not None else one.basis
         far = f" +- {shown(one.unit, one.precision)}" if one.precision and one.planned is not None else ""
-        yield Text(f"{_name(one.name):<{NAME}}{figures}  {basis}{far}")
+        if width is None:
+            what = f"{_name(one.name)}{_unit(one.unit)}"
+            yield from paragraph(f"{what}: this run {now}, planned {then}{far}; {basis}", width)
+        else:
+            yield Text(f"{_name(one.name):<{NAME}}{now:>{FIGURE}}{then:>{FIGURE}}  {basis}{far}")
     reasons: dict[str, list[str]] = {}
     for one in numbers:
         if one.planned is None and one.says is not None:
@@ -136,6 +140,10 @@ def _name(name: str) -> str:
     return printable(name_of(name))
 
 
+def _unit(unit: Unit) -> str:
+    return ", GiB" if unit == "bytes" else ""
+
+
 def _figure(unit: Unit, value: float | None) -> str:
     if value is None:
         return UNKNOWN
@@ -144,12 +152,18 @@ def _figure(unit: Unit, value: float | None) -> str:
     return f"{value:.4f}" if unit == "fraction" else number(int(value))
 
 
-def _against(rows: Sequence[Against], other: Source, width: int) -> Iterator[Text]:
+def _against(rows: Sequence[Against], other: Source, width: Width) -> Iterator[Text]:
     yield from paragraph(f"Against {_source(other)}", width, hanging=INDENT, style="bold")
-    yield Text(f"{'what (memory in GiB)':<{NAME}}{'predicted':>{FIGURE}}{'measured':>{FIGURE}}{'error':>{FIGURE}}")
+    heads = ("predicted", "measured", "error")
+    if width is not None:
+        yield Text(f"{'what (memory in GiB)':<{NAME}}" + "".join(f"{head:>{FIGURE}}" for head in heads))
     for one in rows:
         figures = (*(_figure(one.unit, value) for value in (one.predicted, one.measured)), _error(one))
-        yield Text(f"{_name(one.name):<{NAME}}" + "".join(f"{figure:>{FIGURE}}" for figure in figures) + _far(one))
+        if width is None:
+            said = ", ".join(f"{head} {figure}" for head, figure in zip(heads, figures, strict=True))
+            yield from paragraph(f"{_name(one.name)}{_unit(one.unit)}: {said}{_far(one)}", width)
+        else:
+            yield Text(f"{_name(one.name):<{NAME}}" + "".join(f"{figure:>{FIGURE}}" for figure in figures) + _far(one))
 
 
 def _error(one: Against) -> str:
@@ -167,6 +181,6 @@ def _far(one: Against) -> str:
     return f"  +- {shown(one.unit, one.precision)}" if one.precision and one.error is not None else ""
 
 
-def _section(title: str, sentences: Sequence[str], width: int) -> list[Text]:
+def _section(title: str, sentences: Sequence[str], width: Width) -> list[Text]:
     lines = [text for one in sentences for text in paragraph(f"- {one}", width, INDENT, INDENT * 2)]
     return [Text(title, style="bold"), *lines]

@@ -4,35 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import RenderableType
 from rich.text import Text
 
 from sglang_probe.figures import UNKNOWN, exception_type, gib, listed
+from sglang_probe.report.apart import spread
 from sglang_probe.report.budget import budget_lines
-from sglang_probe.report.layout import block, paragraph
+from sglang_probe.report.fold import Fold
+from sglang_probe.report.layout import Width, block, paragraph
 from sglang_probe.report.ledger import ledger_lines, pre_load_lines
 from sglang_probe.report.outcome import process_name
 from sglang_probe.report.plain import printable
 from sglang_probe.report.steps import Layout, step_name, steps_table
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Device, Failure, Process, Step, Worker
 
 INDENT = "  "
 
 
-def rank_block(process: Process, width: int, layout: Layout | None = None) -> list[RenderableType]:
-    """Return everything about one process, to be printed one below the other."""
-    parts: list[RenderableType] = []
-    parts += paragraph(_title(process), width, "== ", "   ", style="bold")
+def rank_block(
+    fold: Fold, width: Width, layout: Layout | None = None, *, apart: str | None = None, bars: bool = False
+) -> list[Text]:
+    """Return everything about a process, or about ranks that agree, to be printed one below the other; `apart` says in
+    what they differ from the others, and `bars` whether their memory has one."""
+    process = fold.shown
+    parts = _head(fold, width, apart)
     if process.steps:
-        parts.append(steps_table(process, width, layout))
+        parts += steps_table(process, width, layout)
     else:
         parts += paragraph("no memory step was recorded", width, INDENT)
-    for note in [*_unknowns(process), *_turned_off(process)]:
+    word = "unknown" if width is None else UNKNOWN
+    for note in [*_unknowns(process, word), *_turned_off(process), *_spread(fold)]:
         parts += paragraph(note, width, INDENT, INDENT * 2)
     alone = process.rank is not None and process.rank.world is not None and process.rank.world.size == 1
+    others = [one for one in fold.processes if one.label != process.label]
     sections = [pre_load_lines(process, width, INDENT)]
     sections += [_worker(worker, width, alone) for worker in process.workers]
-    sections += [ledger_lines(process, width, INDENT)]
+    sections += [ledger_lines(process, width, INDENT, others=others, bars=bars)]
     sections += [failure_lines(failure, width) for failure in failures(process.steps)]
     sections += [paragraph(ending, width, hanging=INDENT, style="bold") for ending in _endings(process)]
     for section in filter(None, sections):
@@ -52,12 +59,33 @@ def failures(steps: tuple[Step, ...]) -> list[Failure]:
     return [failure for _, failure in found.values()]
 
 
-def failure_lines(failure: Failure, width: int) -> list[Text]:
+def failure_lines(failure: Failure, width: Width) -> list[Text]:
     """Return type, message and place of an exception."""
     first, *others = (failure.message or "").splitlines() or [""]
     title = f"{exception_type(failure.type)}: {first or 'without a message'}"
     lines = paragraph(title, width, hanging=INDENT, style="bold red") + block(others, width, INDENT)
     return lines + (paragraph(f"raised in {failure.raised_in}", width, INDENT) if failure.raised_in else [])
+
+
+def _head(fold: Fold, width: Width, apart: str | None) -> list[Text]:
+    """Return who it is about; of several ranks whose figures these are."""
+    process, count = fold.shown, len(fold.processes)
+    tightest = "" if fold.tightest is None else ", the tightest rank"
+    if count == 1:
+        lines = paragraph(f"{_title(process)}{tightest}", width, "== ", "   ", style="bold")
+    else:
+        lines = paragraph(f"{count:,} ranks that agree: {named(fold.labels, None)}", width, "== ", "   ", style="bold")
+        lines += paragraph(f"the figures are those of {_title(process)}{tightest}", width, INDENT)
+    return lines if apart is None else lines + paragraph(apart, width, INDENT, INDENT * 2)
+
+
+def _spread(fold: Fold) -> Iterator[str]:
+    """Say how far the ranks of a block are apart."""
+    found = list(spread(fold))
+    yield from found
+    if not found and len(fold.processes) > 1:
+        all_of = "both" if len(fold.processes) == 2 else f"all {len(fold.processes):,}"
+        yield f"every cost prints the same on {all_of} ranks"
 
 
 def _title(process: Process) -> str:
@@ -76,14 +104,14 @@ def _device(device: Device | None) -> str:
     return f", {index}{f' {device.name}' if device.name else ''}{total}"
 
 
-def _unknowns(process: Process) -> Iterator[str]:
-    """Say once for each reason why figures are missing."""
+def _unknowns(process: Process, word: str) -> Iterator[str]:
+    """Say once for each reason why figures are missing, which `word` stands for."""
     by_reason: dict[str, list[str]] = {}
     for step in process.steps:
         if step.null_reason is not None and step.state in {"ok", "error"}:  # of the others their state is the reason
             by_reason.setdefault(step.null_reason, []).append(step_name(step))
     for reason, names in by_reason.items():
-        yield f'"{UNKNOWN}" in {listed(names, 3)}: {reason}'
+        yield f'"{word}" in {listed(names, 3)}: {reason}'
 
 
 def _turned_off(process: Process) -> Iterator[str]:
@@ -96,7 +124,7 @@ def _turned_off(process: Process) -> Iterator[str]:
             yield f"{step_name(step)}: disabled{f' ({reason})' if reason else ''}"
 
 
-def _worker(worker: Worker, width: int, alone: bool) -> list[Text]:
+def _worker(worker: Worker, width: Width, alone: bool) -> list[Text]:
     lines = budget_lines(worker, alone=alone)
     if not lines:
         return []
@@ -106,7 +134,7 @@ def _worker(worker: Worker, width: int, alone: bool) -> list[Text]:
     return [title, *(text for line in lines for text in _folded(line, width))]
 
 
-def _folded(line: str, width: int) -> list[Text]:
+def _folded(line: str, width: Width) -> list[Text]:
     # The alignment of a formula's second line is part of it, so leading blanks are kept apart from the wrapping.
     own = line[: len(line) - len(line.lstrip(" "))]
     return paragraph(line.lstrip(" "), width, INDENT + own, INDENT * 2 + own)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import lru_cache
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -48,6 +49,12 @@ class RunClock:
         """Return when a step began; None where nothing says so."""
         found = self._ns(process, step)
         return None if found is None or self.zero_ns is None else (found - self.zero_ns) / NS
+
+    def at_s(self, process: Process, stamp: str | None) -> float | None:
+        """Return when a process wrote something; None where the stamp does not say."""
+        found = nanoseconds(stamp)
+        ahead = self._ahead.get(process.host or "", 0)
+        return None if found is None or self.zero_ns is None else (found - ahead - self.zero_ns) / NS
 
     def end_s(self, process: Process, step: Step) -> float | None:
         """Return when a step ended, by how long it took; None where it did not end, or nothing says so."""
@@ -103,10 +110,18 @@ def nanoseconds(stamp: str | None) -> int | None:
     if stamp is None:
         return None
     whole, _, part = stamp.removesuffix("Z").partition(".")
+    second = _second(whole)
+    if second is None:
+        return None
+    digits = part[:9] if part.isascii() and part.isdecimal() else ""
+    return second * NS + int(digits.ljust(9, "0") or "0")
+
+
+@lru_cache(maxsize=4096)  # a start of 10,000 ranks has a million stamps in a hundred seconds
+def _second(whole: str) -> int | None:
     try:
         second = datetime.fromisoformat(whole.replace(" ", "T"))
     except ValueError:
         return None
     second = second.replace(tzinfo=timezone.utc) if second.tzinfo is None else second
-    digits = part[:9] if part.isascii() and part.isdecimal() else ""
-    return int((second - _EPOCH).total_seconds()) * NS + int(digits.ljust(9, "0") or "0")
+    return int((second - _EPOCH).total_seconds())

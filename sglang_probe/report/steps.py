@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from rich.table import Table
+from rich.cells import cell_len
 from rich.text import Text
 
-from sglang_probe.figures import gib, seconds
-from sglang_probe.report.layout import folded
+from sglang_probe.figures import UNKNOWN, gib, seconds
+from sglang_probe.report.layout import Width, folded, paragraph
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.model import Process, Step
 
-HEADINGS: Final = ("phase (memory in GiB)", "state  secs", "free\nbefore", "free\nafter", "cost")
+HEADINGS: Final = (("", "", "free", "free", ""), ("phase (memory in GiB)", "state  secs", "before", "after", "cost"))
 LAYOUTS: Final = ((2, 2), (1, 2), (1, 1))
 """(blanks between columns, blanks per level of nesting): the first with which the fewest phases are broken in two."""
 LEAST_PHASE: Final = 24
@@ -36,25 +36,57 @@ def layout_of(processes: Iterable[Process], width: int) -> Layout:
     """Return the first layout with which the fewest phases of all these processes are broken in two."""
     tables = [list(_rows(process)) for process in processes]
     figures = [row.figures for rows in tables for row in rows]
-    headings = [max(heading.split("\n"), key=len) for heading in HEADINGS[1:]]
+    headings = [max(heading, key=len) for heading in list(zip(*HEADINGS, strict=True))[1:]]
     widths = tuple(max(map(len, column)) for column in zip(headings, *figures, strict=True))
     layouts = [Layout(gap, indent, widths) for gap, indent in LAYOUTS]
     return min(layouts, key=lambda one: sum(_phases(rows, one, width).breaks for rows in tables))
 
 
-def steps_table(process: Process, width: int, layout: Layout | None = None) -> Table:
-    """Return the table of one process; `layout` is that of the whole report."""
+def steps_table(process: Process, width: Width, layout: Layout | None = None) -> list[Text]:
+    """Return the table of one process; `layout` is that of the whole report. Without a width a step is a sentence."""
+    if width is None:
+        return [text for said in _sentences(process) for text in paragraph(said, width)]
     layout = layout or layout_of([process], width)
     rows = list(_rows(process))
-    table = Table(box=None, pad_edge=False, padding=(0, layout.gap, 0, 0), header_style="")
-    for heading, least in zip(HEADINGS, (None, *layout.widths), strict=True):
-        justify: Literal["left", "right"] = "left" if heading in HEADINGS[:2] else "right"
-        table.add_column(Text(heading), justify=justify, no_wrap=True, vertical="bottom", min_width=least)
-    for row, phase in zip(rows, _phases(rows, layout, width).names, strict=True):
-        state, *numbers = (Text(figure) for figure in row.figures)
-        state.stylize(STYLES.get(row.state, ""), 0, len(row.state))
-        table.add_row(Text(phase), state, *numbers)
+    names = _phases(rows, layout, width).names
+    room = max(cell_len(line) for lines in (*names, [HEADINGS[1][0]]) for line in lines)
+    table = [Text(_line(heading[0], heading[1:], room, layout)) for heading in HEADINGS]
+    for row, (*above, last) in zip(rows, names, strict=True):
+        line = Text(_line(last, row.figures, room, layout))
+        begins = len(last) + room - cell_len(last) + layout.gap
+        line.stylize(STYLES.get(row.state, ""), begins, begins + len(row.state))
+        table += [*map(Text, above), line]
     return table
+
+
+def _line(phase: str, figures: Sequence[str], room: int, layout: Layout) -> str:
+    state, *numbers = figures
+    gap = " " * layout.gap
+    shown = [state.ljust(layout.widths[0])]
+    shown += [number.rjust(width) for number, width in zip(numbers, layout.widths[1:], strict=True)]
+    return f"{phase}{' ' * (room - cell_len(phase))}{gap}{gap.join(shown)}"
+
+
+def _sentences(process: Process) -> Iterator[str]:
+    """Yield a sentence a step: `weights.load, in scheduler.init: ok, 0.112 s; free 138.280 before, 134.030 after; cost
+    4.250 GiB`."""
+    outer: list[str] = []
+    for row in _rows(process):
+        del outer[row.depth :]
+        inside = f", in {outer[-1]}" if outer else ""
+        outer.append(row.name)
+        before, after, cost = row.figures[1:]
+        free = "" if before == after == UNKNOWN else f"; free {_known(before)} before, {_known(after)} after"
+        took = f"; cost {_known(cost)}{'' if cost == UNKNOWN else ' GiB'}"
+        if not row.state:
+            yield f"{row.name}{inside}: cost {cost} GiB"
+        else:
+            duration = "" if row.duration == UNKNOWN else f", {row.duration} s"
+            yield f"{row.name}{inside}: {row.state}{duration}{free}{took if free else '; memory unknown'}"
+
+
+def _known(figure: str) -> str:
+    return "unknown" if figure == UNKNOWN else figure
 
 
 class _Row(NamedTuple):
@@ -62,6 +94,7 @@ class _Row(NamedTuple):
     depth: int
     state: str
     figures: tuple[str, ...]
+    duration: str = UNKNOWN
 
 
 def _rows(process: Process) -> Iterator[_Row]:
@@ -73,7 +106,7 @@ def _rows(process: Process) -> Iterator[_Row]:
                 yield remainder
             has_steps = position + 1 < len(process.steps) and process.steps[position + 1].depth > 0
             remainder = _remainder(step) if has_steps else None
-        yield _Row(step_name(step), step.depth, step.state, _figures(step))
+        yield _Row(step_name(step), step.depth, step.state, _figures(step), seconds(step.duration_s))
     if remainder is not None:
         yield remainder
 
@@ -110,7 +143,8 @@ def _state(step: Step) -> str:
 
 
 class _Names(NamedTuple):
-    names: list[str]
+    names: list[list[str]]
+    """Row by row the lines of its name."""
     breaks: int
 
 
@@ -120,5 +154,5 @@ def _phases(rows: Sequence[_Row], layout: Layout, width: int) -> _Names:
     names = []
     for row in rows:
         own = " " * min(layout.indent * row.depth, room // 2)
-        names.append("\n".join(folded(row.name, room, own, own + "    ", break_words=True)))
-    return _Names(names, sum(name.count("\n") for name in names))
+        names.append(folded(row.name, room, own, own + "    ", break_words=True) or [own])
+    return _Names(names, sum(len(lines) - 1 for lines in names))

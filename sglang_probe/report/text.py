@@ -1,53 +1,110 @@
-"""The timeline as text for a person: a head, a block per rank, a foot."""
+"""The timeline as text for a person: a head, all ranks at a glance, a block for those that agree, a foot."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
-from rich.console import RenderableType
+from rich.text import Text
 
+from sglang_probe.figures import counted
+from sglang_probe.report.apart import middle_of
+from sglang_probe.report.fold import Fold, alone, folds_of, is_unfinished
 from sglang_probe.report.footer import read_footer, run_footer
 from sglang_probe.report.header import run_header
-from sglang_probe.report.layout import WIDTH, page
+from sglang_probe.report.layout import WIDTH, Width, page, paragraph
+from sglang_probe.report.overview import apart_line, overview
 from sglang_probe.report.rank import rank_block
 from sglang_probe.report.steps import layout_of
-from sglang_probe.timeline.model import Process, Run, Timeline
+from sglang_probe.timeline.label_ranges import MANY, named
+from sglang_probe.timeline.model import Run, Timeline
+from sglang_probe.timeline.processes import ranks_of
+
+MOST_BLOCKS: Final = 8
+"""Groups of ranks that have a block and a row; what is not among them is named, and `everything` has it."""
 
 
 def timeline_text(
     timeline: Timeline,
     where: Sequence[Sequence[str]] = (),
-    width: int = WIDTH,
+    width: Width = WIDTH,
     *,
     colour: bool = False,
     now: datetime | None = None,
+    bars: bool = False,
+    everything: bool = False,
+    only: Sequence[str] = (),
 ) -> str:
     """Return the whole timeline; `where` names, run by run, where its files are; `now` (UTC, with its zone) is the time
     that a start which is still running is silent until.
 
+    Ranks that agree are told once; with `everything` each for itself, with `only` those of these labels. `bars` are for
+    a terminal; without a `width` it is for a screen reader: a line is a sentence.
     Deterministic: the same timeline gives the same text, and without `colour` no escape sequence is in it,
     whatever the events carried.
     """
-    parts: list[Sequence[RenderableType]] = []
+    parts: list[Sequence[Text]] = []
     launches = Counter(run.run_id for run in timeline.runs)
     for position, run in enumerate(timeline.runs):
         several = run.launch > 0 or launches[run.run_id] > 1
         places = where[position] if position < len(where) else ()
-        parts += [run_header(run, places, width, now, several_launches=several), *_blocks(run, width)]
+        parts.append(run_header(run, places, width, now, several_launches=several))
+        parts += _blocks(run, width, bars, everything, frozenset(only))
         foot = run_footer(run, width)
         parts += [foot] if foot else []
     parts.append(read_footer(timeline.read, width))
     return page(parts, colour)
 
 
-def _blocks(run: Run, width: int) -> list[list[RenderableType]]:
-    shown = [process for process in run.processes if _has_block(process)]
-    layout = layout_of(shown, width)
-    return [rank_block(process, width, layout) for process in shown]
+def _blocks(run: Run, width: Width, bars: bool, everything: bool, only: frozenset[str]) -> list[list[Text]]:
+    """Return the ranks at a glance, then the blocks: first the ranks', then those of other processes with steps."""
+    folds = folds_of(run, ranks_of(run))
+    middle = middle_of(folds)
+    shown, rest = _told(folds, run)
+    parts = [] if only or len(ranks_of(run)) < 2 else [overview(shown, rest, middle, width, bars=bars)]
+    if everything or only:
+        shown, rest = _each(run, folds, only), []
+    others = [] if only else [alone(process) for process in run.processes if process.label is None and process.steps]
+    layout = None if width is None else layout_of([fold.shown for fold in (*shown, *others)], width)
+    for fold in shown:
+        apart = None if middle is None or middle.has(fold.processes[0]) else apart_line(fold, middle)
+        parts.append(rank_block(fold, width, layout, apart=apart, bars=bars))
+    parts += [rank_block(fold, width, layout) for fold in others]
+    return [*parts, *([_not_shown(rest, width)] if rest else [])]
 
 
-def _has_block(process: Process) -> bool:
-    """A launcher or a detokenizer has no memory steps and needs no block."""
-    return process.label is not None or bool(process.steps)
+def _each(run: Run, folds: Sequence[Fold], only: frozenset[str]) -> list[Fold]:
+    """Return ranks as groups of their own, in their order."""
+    tightest = next((fold.tightest for fold in folds if fold.tightest is not None), None)
+    return [alone(process, tightest) for process in ranks_of(run) if not only or process.label in only]
+
+
+def _not_shown(rest: Sequence[Fold], width: Width) -> list[Text]:
+    """Name the ranks that have no block; of those that did not end well each."""
+    lines = []
+    for what, folds in (
+        ("did not come to the end of a step", [fold for fold in rest if is_unfinished(fold)]),
+        ("differ from all of these", [fold for fold in rest if not is_unfinished(fold)]),
+    ):
+        labels = [label for fold in folds for label in fold.labels]
+        names = named(labels, None if what.startswith("did") else MANY)
+        said = f"{counted(len(labels), 'more rank')}, {names}: {what}; --all prints every rank, --rank LABEL one"
+        lines += paragraph(said, width) if labels else []
+    return lines
+
+
+def _told(folds: Sequence[Fold], run: Run) -> tuple[list[Fold], list[Fold]]:
+    """Return the groups that are told, in their order: those that failed, the tightest, the largest; and the others."""
+    by_weight = sorted(
+        folds,
+        key=lambda fold: (
+            run.failed_label not in fold.labels,
+            fold.tightest is None,
+            not is_unfinished(fold),
+            -len(fold.processes),
+        ),
+    )
+    chosen = {id(fold) for fold in by_weight[:MOST_BLOCKS]}
+    return [fold for fold in folds if id(fold) in chosen], [fold for fold in folds if id(fold) not in chosen]

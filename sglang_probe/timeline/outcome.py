@@ -7,6 +7,7 @@ import msgspec
 from sglang_probe.collect.clock import Clock
 from sglang_probe.timeline.actor import Actor
 from sglang_probe.timeline.failures import ROOT_PHASE, Raised
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import RunOutcome
 from sglang_probe.timeline.peers import ahead_of, came_as_far, furthest_behind, reports_lost_peer, silent_before
 from sglang_probe.timeline.spans import Draft
@@ -101,8 +102,7 @@ def _lost_peer(actors: list[Actor], errors: list[Raised], clock: Clock) -> Verdi
 
 
 def _listed(actors: list[Actor]) -> str:
-    more = f" and {len(actors) - 8} more" if len(actors) > 8 else ""
-    return ", ".join(actor.name for actor in actors[:8]) + more
+    return named([actor.name for actor in actors])
 
 
 def left_no_memory(actors: list[Actor]) -> bool:

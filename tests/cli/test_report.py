@@ -116,3 +116,15 @@ def test_what_a_format_needs_and_is_not_installed_is_named_before_anything_is_re
     else:
         assert "is missing; " in refused.stderr and "pip install" in refused.stderr
         assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("file", ["part-0.parquet", "about.parquet/part-0.parquet"])
+def test_a_data_set_of_somebodys_is_not_replaced(probe: Probe, night: Path, tmp_path: Path, file: str) -> None:
+    theirs = tmp_path / "out.parquet" / file
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("theirs")
+
+    refused = probe("report", night, "-o", "out.parquet")
+
+    assert refused.returncode == 2 and "holds more than tables" in refused.stderr
+    assert theirs.read_text() == "theirs"

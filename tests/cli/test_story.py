@@ -25,7 +25,7 @@ def test_the_story_is_told_by_run_and_timeline_alone(
     server = FakeServer(tmp_path, story(release), release=release, arguments=arguments(), prefix=prefix)
 
     ended = server.run()
-    told = probe("timeline", tmp_path / "runs" / "today").stdout
+    told = probe("timeline", "--all", tmp_path / "runs" / "today").stdout
 
     assert ended.returncode != 0
     said = re.sub(r"\n {10}", " ", told)  # lines of the head that went on below themselves

@@ -107,7 +107,7 @@ def test_a_left_over_scheduler_holds_what_a_ready_one_does_and_nobody_is_its_par
         assert (ready["pid"], ready["bytes"]) == (before["pid"], orphan["bytes"])
         (listed,) = readings("leftover", process)[0]["nvml_processes"]
         assert (listed["pid"], listed["parent"], listed["user"]) == (orphan["pid"], 1, ready["user"])
-        assert f"foreign on this device: pid {orphan['pid']} {orphan['name']}" in report("leftover")
+        assert f"pid {orphan['pid']} {orphan['name']}" in report("leftover")
 
 
 def test_the_left_over_leaves_the_next_server_what_it_left_free_and_costs_it_nothing_else() -> None:

@@ -100,7 +100,7 @@ def test_ranks_whose_values_are_not_the_same_but_whose_changes_are_make_one_bloc
     text = diff_text(compare(pair))
 
     assert 1 == text.count("last reading: weights")
-    assert "4 ranks alike: TP0, TP1, TP2, TP3; the values are TP3's" in " ".join(text.split())
+    assert "4 ranks alike: TP0-TP3; the values are TP3's" in " ".join(text.split())
 
 
 def test_of_many_kinds_of_ranks_those_of_the_tightest_and_of_most_ranks_are_printed() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from sglang_probe.report.fold import alone
 from sglang_probe.report.layout import WIDTH
 from sglang_probe.report.ledger import REASONS, ledger_lines, pre_load_lines
 from sglang_probe.report.rank import rank_block
@@ -157,7 +158,7 @@ def test_no_line_of_the_block_is_wider_than_the_page(width: int) -> None:
 
 def test_both_stand_in_the_block_of_a_rank() -> None:
     rank = msgspec.structs.replace(process({"free": 10}), pre_load=WAY)
-    titles = [str(part) for part in rank_block(rank, WIDTH)]
+    titles = [str(part) for part in rank_block(alone(rank), WIDTH)]
 
     assert titles.index("From an idle card to the pre-load memory (GiB)") < titles.index(
         "Memory at the end (GiB of 100.000, NVML's total)"

@@ -30,7 +30,7 @@ def step(detail: str | None, depth: int = 0, **more: object) -> Step:
 
 def rows(*steps: Step, width: int = 80) -> list[str]:
     process = Process(host="node-a", pid=1, steps=steps)
-    return page([[steps_table(process, width)]], colour=False).splitlines()[2:]
+    return page([steps_table(process, width)], colour=False).splitlines()[2:]
 
 
 names = st.lists(
@@ -120,7 +120,7 @@ def test_all_tables_of_a_report_have_the_same_columns_and_indentation() -> None:
     narrow = Process(host="node-a", pid=2, steps=(step("y", depth=1, state="interrupted", duration_s=None),))
     layout = layout_of([wide, narrow], 80)
 
-    first, second = (page([[steps_table(one, 80, layout)]], colour=False).splitlines() for one in (wide, narrow))
+    first, second = (page([steps_table(one, 80, layout)], colour=False).splitlines() for one in (wide, narrow))
 
     assert [first[1].index(word) - first[1].index("secs") for word in ("state", "before")] == [
         second[1].index(word) - second[1].index("secs") for word in ("state", "before")

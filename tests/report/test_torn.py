@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from sglang_probe.report.fold import alone
 from sglang_probe.report.layout import page
 from sglang_probe.report.rank import rank_block
 from sglang_probe.timeline.model import State
@@ -18,7 +19,7 @@ def ending(state: State, *, torn: bool, alive: bool | None = None) -> str:
     step = build_step("weights.load", 0, 94.0, None, None, state=state)
     step = msgspec.structs.replace(step, state_reason=REASON)
     process = msgspec.structs.replace(build_rank(0, 1, (step,)), torn_tail=torn, alive=alive)
-    return " ".join(page([rank_block(process, 80)], colour=False).split())
+    return " ".join(page([rank_block(alone(process), 80)], colour=False).split())
 
 
 @pytest.mark.parametrize("state", ["interrupted", "open"])

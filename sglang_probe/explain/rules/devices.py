@@ -11,7 +11,8 @@ from sglang_probe.explain.model import Finding, Lever
 from sglang_probe.explain.others import burden_of
 from sglang_probe.explain.phrases import gpu
 from sglang_probe.explain.subject import Subject, label, labels
-from sglang_probe.figures import gib, listed
+from sglang_probe.figures import gib
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Neighbour, Process
 
 _DUPLICATE: Final = "Duplicate GPU detected"
@@ -30,7 +31,7 @@ def shared_device(subject: Subject) -> Iterator[Finding]:
                 rule="shared_device",
                 severity="error" if _made_the_difference(subject, together) else "warning",
                 ranks=labels(together),
-                says=f"{listed(labels(together), 8)} are on one device, {gpu(together[0], subject)} ({uuid}): each"
+                says=f"{named(labels(together))} are on one device, {gpu(together[0], subject)} ({uuid}): each"
                 " finds"
                 " the other's weights and pools gone from its budget",
                 numbers={"device": uuid, "pids": [process.pid for process in together]},

@@ -14,6 +14,7 @@ from sglang_probe.explain.rules.log_endings import after_ready, last_begun, not_
 from sglang_probe.explain.sayings import no_room
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
 from sglang_probe.figures import exception_type, fraction, gib, listed, number
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Failure, Process, Step
 from sglang_probe.timeline.processes import ended_ns, is_cpu
 
@@ -269,7 +270,7 @@ def _missing(subject: Subject) -> Iterator[str]:
         yield f"no hook saw {listed(run.health.absent_roles, 6)}: `sglang-probe targets` says why"
     if run.missing:
         noun = "rank" if len(run.missing) == 1 else "ranks"
-        yield f"{noun} {listed([one.world_rank for one in run.missing], 8)} wrote nothing: give their files too"
+        yield f"{noun} {named([one.world_rank for one in run.missing])} wrote nothing: give their files too"
     if run.unread_files:
         yield f"{number(run.unread_files)} files of this run lie beside those that were given"
     if not any(process.steps for process in run.processes):

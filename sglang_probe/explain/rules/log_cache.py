@@ -10,7 +10,8 @@ from sglang_probe.explain.log_tokens import TokenSize, token_size
 from sglang_probe.explain.model import Finding
 from sglang_probe.explain.set_aside import end_of_start
 from sglang_probe.explain.subject import Subject, label
-from sglang_probe.figures import gib, listed, number
+from sglang_probe.figures import gib, number
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Kv, Process, Worker
 
 
@@ -52,7 +53,7 @@ def kv_cache_in_a_log(subject: Subject, limits: dict[str, str]) -> Iterator[Find
         },
         notes=(
             *(() if token is None else (f"a token takes {token.says}",)),
-            *((f"{listed(silent, 8)} printed no line of a pool: unknown, not a failure",) if silent and some else ()),
+            *((f"{named(silent)} printed no line of a pool: unknown, not a failure",) if silent and some else ()),
         ),
         confidence="certain" if kv.limited_by is not None and _reproduces(known) else "likely",
     )

@@ -11,7 +11,8 @@ from sglang_probe.explain.oom_message import parse
 from sglang_probe.explain.phrases import on_ranks
 from sglang_probe.explain.sayings import saying_in
 from sglang_probe.explain.subject import Subject, label, labels, raised_at
-from sglang_probe.figures import exception_type, gib, listed
+from sglang_probe.figures import exception_type, gib
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Failure, Process, Remark, Step
 
 ORDER: Final = ("dist.init", "weights.load", "kv.profile", "attention.init", "kv.pool", "graph.capture")
@@ -148,7 +149,7 @@ def _silent(subject: Subject) -> str:
     silent = [label(one) for one in subject.ranks if not any(step.state == "error" for step in one.steps)]
     if not silent or len(silent) == len(subject.ranks):
         return ""
-    return f" {listed(silent, 4)} printed no error: look there first."
+    return f" {named(silent)} printed no error: look there first."
 
 
 def _do(subject: Subject, failure: Failure, other: Other | None) -> str:

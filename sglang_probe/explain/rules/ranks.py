@@ -15,7 +15,8 @@ from sglang_probe.explain.poorer import effect_of_poorer, named, stage_of, took_
 from sglang_probe.explain.rules.tenants import cause_elsewhere
 from sglang_probe.explain.subject import Subject, label, labels
 from sglang_probe.explain.told import positive
-from sglang_probe.figures import GIB, added, gib, listed
+from sglang_probe.figures import GIB, added, gib
+from sglang_probe.timeline import label_ranges
 from sglang_probe.timeline.model import Process, Step
 from sglang_probe.timeline.processes import is_cpu
 
@@ -45,7 +46,8 @@ def mixed_cards(subject: Subject) -> Iterator[Finding]:
     totals = [total for _, total in kinds]
     if len({name for name, _ in kinds}) < 2 and (not totals or min(totals) >= SAME_CARD * max(totals)):
         return
-    shown = "; ".join(f"{name} of {gib(total)} GiB: {listed(labels(who), 8)}" for (name, total), who in kinds.items())
+    ranks_of = {kind: label_ranges.named(labels(who)) for kind, who in kinds.items()}
+    shown = "; ".join(f"{name} of {gib(total)} GiB: {who}" for (name, total), who in ranks_of.items())
     lost = max(totals) - min(totals)
     yield Finding(
         rule="mixed_cards",

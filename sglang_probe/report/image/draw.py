@@ -27,6 +27,10 @@ WIDTH: Final = 12.0
 """Inches; with `DPI` 1,800 pixels."""
 DPI: Final = 150
 TITLE_COLUMNS: Final = 118
+LEFT: Final = 0.07
+"""Where the charts begin, as a part of the width, and where they end."""
+RIGHT: Final = 0.76
+ROOM_OF_A_LETTER: Final = 0.0068
 LONGEST: Final = 600
 """Characters of a title; SGLang's errors can be pages long."""
 EDGE: Final = "#404040"
@@ -70,7 +74,8 @@ def _figure(picture: Picture) -> Figure:
     if picture.nothing:
         figure.text(0.5, 0.4, picture.nothing, ha="center", fontsize=12)
         return figure
-    left, width = 0.07, 0.69
+    left = max(LEFT, ROOM_OF_A_LETTER * max((len(bar.label) for bar in picture.bars), default=0))
+    width = RIGHT - left
     top = figure.add_axes((left, (bars + 0.7) / height, width, (chart - 0.95) / height))
     _phases(top, picture)
     _legend(figure, picture, (left + width + 0.015, (bars + chart - 0.3) / height))

@@ -13,6 +13,7 @@ from sglang_probe.explain.titles import TITLES
 from sglang_probe.figures import GIB, counted, gib, seconds
 from sglang_probe.report.budget import worked
 from sglang_probe.report.explain import lever_words
+from sglang_probe.report.fold import Fold, folds_of
 from sglang_probe.report.outcome import headline, process_name, why
 from sglang_probe.report.plain import printable
 from sglang_probe.report.series import FREE, Moment, RunClock, moments
@@ -217,21 +218,35 @@ def _phase(step: Step, by_id: dict[str, Step]) -> str:
 
 
 def _bars(run: Run) -> tuple[tuple[Bar, ...], str]:
-    """Return the ranks at their end; of more than a picture holds, those with the least free."""
+    """Return the ranks at their end; of more than a picture holds, those that agree as one, and the ones with least."""
     found = [(one, step) for one in ranks_of(run) if (step := last_or_any_ledger(one)) is not None]
-    most = found
-    title = "Each rank at its end"
-    if len(found) > MOST_RANKS:
-        by_free = sorted(found, key=lambda pair: _free(pair[1]))
-        chosen = {id(process) for process, _ in by_free[:MOST_RANKS]}
-        most = [pair for pair in found if id(pair[0]) in chosen]
-        frees = sorted(map(_free, (step for _, step in found)))
-        middle = gib(frees[len(frees) // 2])
-        title = f"The {MOST_RANKS} of {len(found):,} ranks with the least free (median free: {middle} GiB)"
-    bars = tuple(
-        Bar(process_name(process)[:LONGEST_LABEL], _amounts(process, step), gib(_free(step))) for process, step in most
-    )
-    return bars if len(found) > 1 else (), title
+    if len(found) <= MOST_RANKS:
+        bars = [_bar(process_name(process), process, step) for process, step in found]
+        return tuple(bars) if len(bars) > 1 else (), "Each rank at its end"
+    folds = folds_of(run, [process for process, _ in found])
+    steps = {id(process): step for process, step in found}
+    by_place = [(fold, steps[id(_own(fold))]) for fold in folds]
+    title = f"{len(found):,} ranks at their end, those that agree together"
+    if len(by_place) > MOST_RANKS:
+        least = {id(step) for _, step in sorted(by_place, key=lambda pair: _free(pair[1]))[:MOST_RANKS]}
+        by_place = [pair for pair in by_place if id(pair[1]) in least]
+        title = f"{title}: the {MOST_RANKS} of {len(folds):,} groups with the least free"
+    return tuple(_bar(_who(fold), fold.shown, step) for fold, step in by_place), title
+
+
+def _own(fold: Fold) -> Process:
+    """Return the process whose figures a fold shows, as it is in the run: the fold's own may have other names."""
+    return next(one for one in fold.processes if one.label == fold.shown.label)
+
+
+def _who(fold: Fold) -> str:
+    if len(fold.processes) == 1:
+        return process_name(fold.shown)
+    return f"{counted(len(fold.processes), 'rank')}, as {process_name(fold.shown)}"
+
+
+def _bar(name: str, process: Process, step: Step) -> Bar:
+    return Bar(name[:LONGEST_LABEL], _amounts(process, step), gib(_free(step)))
 
 
 def _amounts(process: Process, step: Step) -> dict[str, int]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sglang_probe.collect.logs.model import Fact, LogRun
-from sglang_probe.figures import counted, listed
+from sglang_probe.figures import counted
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.logs.seats import Seat
 from sglang_probe.timeline.logs.steps import Phase
 from sglang_probe.timeline.logs.told import Told
@@ -127,7 +128,7 @@ def _left_nothing(seat: Seat) -> bool:
 
 
 def _negative(seats: Sequence[Seat]) -> Verdict:
-    who = listed([seat.label for seat in seats], 8)
+    who = named([seat.label for seat in seats])
     reason = f"the budget left nothing on {who}: SGLang does not start so, in any release"
     return Verdict("failed", reason, BUDGET, seats[0].label if len(seats) == 1 else None)
 

@@ -114,30 +114,40 @@ def test_names_from_outside_are_text_and_nothing_else(tmp_path: Path, hostile: s
     assert drawing.getroot().tag == f"{SVG}svg"
 
 
-def test_of_more_ranks_than_fit_those_with_the_least_free_are_shown() -> None:
+def rank_with(position: int, free: int) -> Process:
+    """One of 40 ranks, with so many bytes free at its end."""
     total = of_gib(95.0)
+    step = build_step(
+        "scheduler.init",
+        0,
+        90.0,
+        free / of_gib(1),
+        5.0,
+        ts="2026-11-29T18:45:02.500000000Z",
+        ledger=Ledger(weights_target=total - free, free=free),
+        ledger_total_bytes=total,
+    )
+    return build_rank(position, 40, (step,))
 
-    def rank(position: int, free: int) -> Process:
-        ledger = Ledger(weights_target=total - free, free=free)
-        step = build_step(
-            "scheduler.init",
-            0,
-            90.0,
-            20.0,
-            5.0,
-            ts="2026-11-29T18:45:02.500000000Z",
-            ledger=ledger,
-            ledger_total_bytes=total,
-        )
-        return build_rank(position, 40, (step,))
 
+def bars_of(frees: dict[int, int]) -> Picture:
+    run = build_run(tuple(rank_with(position, free) for position, free in frees.items()), "ready")
+    return picture(Timeline(runs=(run,), read=timeline_of(CAR).read))
+
+
+def test_ranks_that_agree_are_one_bar_where_there_are_many() -> None:
+    shown = bars_of({position: of_gib(10 if position == 37 else 20) for position in range(40)})
+
+    assert {bar.label: bar.free for bar in shown.bars} == {"39 ranks, as TP0": "20.000", "TP37": "10.000"}
+
+
+def test_of_more_groups_than_fit_those_with_the_least_free_are_shown() -> None:
     frees = {position: of_gib(10 + position * 7 % 40) for position in range(40)}
-    run = build_run(tuple(rank(position, free) for position, free in frees.items()), "ready")
-    shown = picture(Timeline(runs=(run,), read=timeline_of(CAR).read))
+    shown = bars_of(frees)
 
     least = sorted(frees, key=lambda position: frees[position])[:MOST_RANKS]
     assert {bar.label for bar in shown.bars} == {f"TP{position}" for position in least}
-    assert f"{MOST_RANKS} of 40 ranks" in shown.bars_title
+    assert f"the {MOST_RANKS} of 40 groups" in shown.bars_title
 
 
 @pytest.mark.parametrize("path", sorted((DATA / "cases").glob("*.log")), ids=lambda path: path.stem)

@@ -1,0 +1,69 @@
+"""What is free on the devices of a run this very moment, where this machine has them: a rank reads only between steps.
+
+NVML is asked by UUID and needs no CUDA context. Where it is not there, or slow, what the ranks last read is shown.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from sglang_probe.timeline.model import Process, Run
+from sglang_probe.timeline.processes import is_cpu, ranks_of
+
+SLOW_S: Final = 0.1
+"""A source that once takes longer is not asked again."""
+MEMINFO: Final = Path("/proc/meminfo")
+
+
+class FreeNow:
+    """Asks the devices of ranks that run on this machine."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._opened = False
+
+    def of(self, run: Run) -> dict[str, int]:
+        """Return label -> bytes free, of the ranks whose devices can be asked."""
+        here = [process for process in ranks_of(run) if process.alive and process.device is not None]
+        host = _host_bytes() if any(map(is_cpu, here)) else None
+        begun = time.monotonic()
+        found: dict[str, int] = {}
+        for process in here:
+            free = host if is_cpu(process) else self._device_bytes(process)
+            if free is not None and process.label is not None:
+                found[process.label] = free
+        if time.monotonic() - begun > SLOW_S:
+            self._nvml, self._opened = None, True
+        return found
+
+    def _device_bytes(self, process: Process) -> int | None:
+        uuid = None if process.device is None else process.device.uuid
+        nvml = None if uuid is None else self._library()
+        if nvml is None:
+            return None
+        try:
+            handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+            return int(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).free)
+        except Exception:  # noqa: BLE001 - another machine's GPU, a lost one, an old driver: NVML raises its own kind
+            return None
+
+    def _library(self) -> Any:
+        if not self._opened:
+            self._opened = True
+            with suppress(Exception):  # no bindings, no driver
+                library = importlib.import_module("pynvml")
+                library.nvmlInit()
+                self._nvml = library
+        return self._nvml
+
+
+def _host_bytes() -> int | None:
+    with suppress(OSError, ValueError):
+        for line in MEMINFO.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None

@@ -1,0 +1,180 @@
+"""Where `watch` writes: a screen that is drawn in place, lines for a pipe, or JSON lines for a program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from sglang_probe.cli.output import emit
+from sglang_probe.report.plain import printable, printable_json
+from sglang_probe.report.watch_changes import Change, change_text, stamped
+from sglang_probe.report.watch_model import SCHEMA, Note, View
+from sglang_probe.report.watch_text import WORDS, beat, screen, waiting
+from sglang_probe.timeline.label_ranges import named
+
+BEAT_S: Final = 30.0
+"""A line at least so often, so that one who reads along knows that it lives."""
+NARROWEST: Final = 40
+WIDEST: Final = 120
+
+
+class Output(Protocol):
+    """What the loop tells."""
+
+    def wait(self, text: str) -> None:
+        """Say what is waited for."""
+
+    def show(self, view: View, changes: Sequence[Change]) -> None:
+        """Show where the run stands, and what is new."""
+
+    def close(self) -> None:
+        """Leave what was shown last as it is."""
+
+    def end(self, text: str, document: dict[str, Any]) -> None:
+        """Say how it ended: `text` for a person, `document` for a program."""
+
+
+class Screen:
+    """Redraws in place, in the normal screen: what was shown last stays there."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, markup=False, emoji=False, legacy_windows=False)
+        self._live: Live | None = None
+        self._width = 0
+
+    def wait(self, text: str) -> None:
+        """Say what is waited for."""
+        self._draw(waiting(text, self._columns()))
+
+    def show(self, view: View, changes: Sequence[Change]) -> None:  # noqa: ARG002 - the screen shows states
+        """Draw where the run stands."""
+        self._draw(screen(view, self._columns(), self._console.height - 1))
+
+    def close(self) -> None:
+        """Leave what was shown last, with the cursor below it."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def end(self, text: str, document: dict[str, Any]) -> None:  # noqa: ARG002 - for programs
+        """Say how it ended, below what was shown last."""
+        self.close()
+        emit(f"\n{text}")
+
+    def _columns(self) -> int:
+        return max(NARROWEST, min(self._console.width, WIDEST))
+
+    def _draw(self, lines: Sequence[Text]) -> None:
+        if self._live is not None and self._console.width < self._width:
+            self.close()  # the terminal broke the old lines in two, and nothing knows where they are
+        self._width = self._console.width
+        if self._live is None:
+            self._live = Live(
+                console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False,
+                vertical_overflow="crop",
+            )  # fmt: skip
+            self._live.start()
+        self._live.update(Group(*lines), refresh=True)
+
+
+class Lines:
+    """A line per change, and one now and then; no escapes."""
+
+    def __init__(self) -> None:
+        self._said = ""
+        self._notes: set[tuple[object, ...]] = set()
+        self._spoke = float("-inf")
+        self._named = False
+
+    def wait(self, text: str) -> None:
+        """Say what is waited for, once, and now and then that it still is."""
+        if text != self._said:
+            self._said = text
+            self._say(text)
+        elif self._is_due():
+            self._say("still waiting")
+
+    def show(self, view: View, changes: Sequence[Change]) -> None:
+        """Write what is new, or now and then where every rank is."""
+        if not self._named:
+            self._named = True
+            version = f", SGLang {view.sglang_version}" if view.sglang_version else ""
+            self._say(stamped(view.elapsed_s, f"watching {printable(view.run_id)}{version}"))
+            if not view.ranks:
+                self._beat(view)
+        for change in changes:
+            self._say(stamped(view.elapsed_s if change.at_s is None else change.at_s, change_text(change)))
+        fresh = [note for note in view.notes if _same(note) not in self._notes]
+        self._notes |= set(map(_same, view.notes))
+        for note in fresh:
+            self._note(view, note)
+        if self._is_due():
+            self._beat(view)
+            for note in view.notes:
+                self._note(view, note)
+
+    def close(self) -> None:
+        """There is nothing to undo."""
+
+    def end(self, text: str, document: dict[str, Any]) -> None:  # noqa: ARG002 - for programs
+        """Say how it ended."""
+        emit(f"\n{text}")
+
+    def _beat(self, view: View) -> None:
+        for line in beat(view):
+            self._say(stamped(view.elapsed_s, line))
+
+    def _note(self, view: View, note: Note) -> None:
+        who = f" {printable(named(note.labels))}:" if note.labels else ""
+        self._say(stamped(view.elapsed_s, f"{WORDS[note.kind]}{who} {note.says}"))
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._spoke >= BEAT_S
+
+    def _say(self, line: str) -> None:
+        emit(f"{printable(line)}\n")
+        self._spoke = time.monotonic()
+
+
+class Json:
+    """One object a line, for each change."""
+
+    def __init__(self) -> None:
+        self._last: object = None
+
+    def wait(self, text: str) -> None:
+        """Say what is waited for."""
+        self._write(text, {"kind": "waiting", "says": printable(text)})  # a path need not be UTF-8
+
+    def show(self, view: View, changes: Sequence[Change]) -> None:
+        """Write the whole view where something is new in it."""
+        rows = tuple((row.labels, row.now, row.late_s is not None) for row in view.rows)
+        state = rows, view.outcome, tuple(map(_same, view.notes))
+        if changes or state != self._last:
+            told = {"kind": "state", **msgspec.to_builtins(view), "changes": msgspec.to_builtins(changes)}
+            self._write(state, told)
+
+    def close(self) -> None:
+        """There is nothing to undo."""
+
+    def end(self, text: str, document: dict[str, Any]) -> None:  # noqa: ARG002 - for a person
+        """Write the last object."""
+        self._write(None, {"kind": "end", **document})
+
+    def _write(self, state: object, told: dict[str, Any]) -> None:
+        if state is not None and state == self._last:
+            return
+        self._last = state
+        stamp = datetime.now().astimezone().isoformat(timespec="milliseconds")
+        emit(printable_json(msgspec.json.encode({"schema": SCHEMA, "at": stamp, **told}).decode()) + "\n")
+
+
+def _same(note: Note) -> tuple[object, ...]:
+    return note.kind, note.labels, note.about
