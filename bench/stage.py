@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -54,10 +54,16 @@ class Stage:
         self.folder.mkdir(parents=True)
 
     @contextlib.contextmanager
-    def server(self, *flags: str, run: str | None = None, sabotage: str | None = None) -> Iterator[Served]:
+    def server(
+        self,
+        *flags: str,
+        run: str | None = None,
+        sabotage: str | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Iterator[Served]:
         """Start a server with the probe; its run is named for the scenario. It is gone afterwards, memory and all."""
         run = run or self.name
-        own = {"SGLANG_PROBE_RUN_ID": run, "SGLANG_PROBE_DIR": str(self.folder / "events")}
+        own = {"SGLANG_PROBE_RUN_ID": run, "SGLANG_PROBE_DIR": str(self.folder / "events"), **(variables or {})}
         spoilt = [] if sabotage is None else [SABOTAGE]
         own |= {} if sabotage is None else {"SGLANG_SABOTAGE": sabotage}
         log = self.folder / f"{run}.log"
@@ -101,6 +107,11 @@ class Stage:
         if server.returncode is None:
             raise BenchError(f"neither ready nor ended in time\n{server.tail()}")
         return False
+
+    def until_ready(self, server: Served) -> None:
+        """Wait until the server is ready; BenchError where it ends first."""
+        if not self.until_over(server):
+            raise BenchError(f"the server ended\n{server.tail()}")
 
     def until_event(self, server: Served, event: str, count: int, run: str | None = None) -> list[dict[str, Any]]:
         """Wait until this many events of a name are written; return them. BenchError where the server ends first."""

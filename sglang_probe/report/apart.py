@@ -12,7 +12,7 @@ from sglang_probe.report.fold import TOLERANCE, UNFINISHED, Fold, kind_of, tenan
 from sglang_probe.report.steps import step_name
 from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Budget, Process, Step
-from sglang_probe.timeline.processes import last_ledger
+from sglang_probe.timeline.processes import is_cpu, last_ledger
 
 SLOW: Final = 2.0
 """A step that took so many times as long is worth saying."""
@@ -212,7 +212,8 @@ def spread(fold: Fold) -> Iterator[str]:
 def _range(fold: Fold, what: str, amounts: Sequence[int | None], precision: int | None) -> Iterator[str]:
     """Say from where to where an amount goes, and who is at the end that hurts: most is taken, or least is left."""
     known = [amount for amount in amounts if amount is not None]
-    if not known or max(known) - min(known) < max(SHOWN, precision or 0):
+    shown = TOLERANCE if is_cpu(fold.shown) else SHOWN  # what others did to the host's memory meanwhile is in it
+    if not known or max(known) - min(known) < max(shown, precision or 0):
         return
     end, word = (max(known), "most") if what == "cost" else (min(known), "least")
     who = fold.labels[amounts.index(end)]

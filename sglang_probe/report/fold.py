@@ -15,7 +15,7 @@ from sglang_probe.explain.subject import Subject
 from sglang_probe.timeline.arithmetic import SAME_BYTES, left_nothing
 from sglang_probe.timeline.ledger_rows import KEYS
 from sglang_probe.timeline.model import Budget, Failure, Kv, Neighbour, Process, Run, Step, Worker
-from sglang_probe.timeline.processes import last_ledger
+from sglang_probe.timeline.processes import is_cpu, last_ledger
 
 TOLERANCE: Final = 128 << 20
 """Bytes by which a rank's figure may be off the median of those it is told with.
@@ -195,7 +195,12 @@ def _worker_shape(worker: Worker) -> tuple[Any, ...]:
 
 
 def _figures(process: Process) -> tuple[int | None, ...]:
-    """Return every figure of memory by which ranks are told apart."""
+    """Return every figure of memory by which ranks are told apart.
+
+    What is free on a CPU is the host's, at whatever moment a rank came to read it: there only what is its own counts.
+    """
+    if is_cpu(process):
+        return tuple(amount for worker in process.workers for amount in _own_amounts(worker))
     found = [None if process.device is None else process.device.total_bytes]
     found += [step.free_bytes for step in process.steps]
     found += [step.cost_bytes for step in process.steps]
@@ -205,6 +210,11 @@ def _figures(process: Process) -> tuple[int | None, ...]:
         found += [worker.weights_bytes, *own, kv.bytes]
     last = last_ledger(process)
     return (*found, *(() if last is None else _ROWS(last.ledger)))
+
+
+def _own_amounts(worker: Worker) -> tuple[int | None, int | None]:
+    budget, kv = worker.budget or Budget(), worker.kv or Kv()
+    return budget.rest_bytes, kv.bytes
 
 
 _ROWS: Final = attrgetter(*KEYS)

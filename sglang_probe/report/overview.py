@@ -49,7 +49,8 @@ def spent(process: Process) -> Spent:
 
 
 def _without_ledger(process: Process) -> Spent:
-    weights = _sum(*(worker.weights_bytes for worker in process.workers))
+    loaded = () if is_cpu(process) else process.workers  # there it is what the host's memory did meanwhile
+    weights = _sum(*(worker.weights_bytes for worker in loaded))
     kv = _sum(*(None if worker.kv is None else worker.kv.bytes for worker in process.workers))
     free = [step.free_bytes for step in process.steps if step.free_bytes is not None]
     roots = [step.free_bytes for step in process.steps if step.depth == 0 and step.free_bytes is not None]

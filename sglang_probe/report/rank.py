@@ -17,6 +17,7 @@ from sglang_probe.report.plain import printable
 from sglang_probe.report.steps import Layout, step_name, steps_table
 from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Device, Failure, Process, Step, Worker
+from sglang_probe.timeline.processes import is_cpu
 
 INDENT = "  "
 
@@ -83,7 +84,7 @@ def _spread(fold: Fold) -> Iterator[str]:
     """Say how far the ranks of a block are apart."""
     found = list(spread(fold))
     yield from found
-    if not found and len(fold.processes) > 1:
+    if not found and len(fold.processes) > 1 and not is_cpu(fold.shown):
         all_of = "both" if len(fold.processes) == 2 else f"all {len(fold.processes):,}"
         yield f"every cost prints the same on {all_of} ranks"
 

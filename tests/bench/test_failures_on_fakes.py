@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from bench.served import ROOT
-from sglang_probe.testing.core.scenario import GIB, MIB, Card, Scenario
+from sglang_probe.testing.core.scenario import GIB, MIB, Scenario
 from sglang_probe.testing.fakesite import make_site
 from sglang_probe.testing.gpu import FakeGpus
+from tests.bench.fakes import H200
 
-H200 = Card("NVIDIA H200", 143771 * MIB, 615 * MIB, 143156 * MIB, 528 * MIB)
 IN_CAPTURE_S = 2.0
 """The kill comes 0.7 s after a capture's begin."""
 

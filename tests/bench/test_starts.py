@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -11,47 +12,9 @@ from pathlib import Path
 import pytest
 
 from bench import failures, observer
-from bench.scenarios import SCENARIOS
-from bench.served import ROOT
-
-STAND_IN = '''
-import http.server, json, os, pathlib, subprocess, sys, time
-if "sglang.launch_server" not in sys.argv:
-    sys.exit(3)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-pathlib.Path(os.environ["STAND_IN"]).open("a").write(f"{os.getpid()} {child.pid}\\n")
-way, probed = os.environ.get("WAY", ""), "SGLANG_PROBE_DIR" in os.environ
-if way == "fails":
-    sys.exit("no memory")
-if way == "hangs":
-    time.sleep(600)
-tokens = 7 if probed and way == "differs" else 6
-print(f"max_total_num_tokens={tokens}", flush=True)
-if probed:
-    run = pathlib.Path(os.environ["SGLANG_PROBE_DIR"], os.environ.get("SGLANG_PROBE_RUN_ID", "run"))
-    run.mkdir(parents=True)
-    run.joinpath("h.1.1.jsonl").write_text('{"event":"e","pid":1,"mono_ns":1,"kind":null}\\n')
-class Answers(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        body = json.dumps({"meta_info": {"output_token_logprobs": [[0.0, 11, None]]}}).encode()
-        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers()
-        self.wfile.write(body)
-server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Answers)
-print("The server is fired up and ready to roll!", file=sys.stderr, flush=True)
-server.serve_forever()
-'''
-
-
-@pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an executable that serves as `PYTHON -m sglang.launch_server` would."""
-    (tmp_path / "stand_in.py").write_text(STAND_IN)
-    script = tmp_path / "python"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I "{tmp_path}/stand_in.py" "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setenv("STAND_IN", str(tmp_path / "pids"))
-    return script
+from bench.cards import Cards
+from bench.scenarios import Scenario, healthy
+from bench.served import ROOT, Subject
 
 
 def assert_nothing_runs(tmp_path: Path) -> None:
@@ -124,6 +87,22 @@ def test_a_scenario_for_which_no_time_is_left_is_not_begun(
     assert not (tmp_path / "pids").exists()
 
 
+def test_a_scenario_that_the_limit_cut_short_is_played_again(
+    tmp_path: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = Scenario("brief", "begun, however little time is left", healthy, seconds=0)
+    subject, told = Subject(str(stand_in), "m"), argparse.Namespace(out=tmp_path / "out", each=60.0, limit=1.0)
+    monkeypatch.setenv("WAY", "hangs")
+    (cut,) = failures.play([scenario], subject, Cards(), told)
+    assert cut["as_expected"] is None
+    assert "cut short by --limit" in capsys.readouterr().out
+    monkeypatch.setenv("WAY", "")
+    told.limit = 60.0
+    (played,) = failures.play([scenario], subject, Cards(), told)
+    assert (played["answers"], played["error"]) == ([[11], [11]], None)
+    assert_nothing_runs(tmp_path)
+
+
 @pytest.mark.parametrize("cards", [0, 1, 2])
 def test_scenarios_that_need_more_gpus_than_there_are_are_left_out(cards: int) -> None:
     played = failures.chosen([], [], cards)
@@ -140,7 +119,7 @@ def test_bad_use_of_observer_is_one_clear_line(words: list[str], capsys: pytest.
     assert "observer.py: error: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("script", ["observer.py", "failures.py", "scrub.py", "tenant.py"])
+@pytest.mark.parametrize("script", ["observer.py", "failures.py", "by_ranks.py", "scrub.py", "tenant.py"])
 def test_every_script_runs_as_a_file_from_anywhere_and_explains_itself(script: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "bench" / script), "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
@@ -151,4 +130,4 @@ def test_every_script_runs_as_a_file_from_anywhere_and_explains_itself(script: s
 def test_the_list_of_scenarios_names_each() -> None:
     command = [sys.executable, str(ROOT / "bench" / "failures.py"), "--list"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [one.name for one in SCENARIOS]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [one.name for one in failures.SCENARIOS]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sglang_probe.report.apart import differences, middle_of, spread
 from sglang_probe.report.fold import MOST_ROUNDS, TENANT, TOLERANCE, Fold, folds_of
 from sglang_probe.report.text import MOST_BLOCKS, timeline_text
-from sglang_probe.timeline.model import Failure, Neighbour, Process, Run, Worker
+from sglang_probe.timeline.model import Device, Failure, Neighbour, Process, Run, Worker
 from tests.report.sizes import ODD, sized
 from tests.timeline.building import build_budget, build_rank, build_run, build_step
 
@@ -48,6 +48,18 @@ def test_ranks_that_differ_by_jitter_are_one_and_by_a_tenant_are_not() -> None:
     ranks = [rank(place, 8, less={3: 30.0}.get(place, JITTER * (place % 2))) for place in range(8)]
 
     assert labels(folded(*ranks)) == [[f"TP{place}" for place in range(8) if place != 3], ["TP3"]]
+
+
+def test_what_others_did_to_the_host_s_memory_parts_no_ranks_of_a_cpu() -> None:
+    host = Device(kind="cpu", total_bytes=95 * GIB)
+    ranks = [rank(place, 2, less=3.0 * place, device=host, workers=()) for place in range(2)]
+
+    near = [rank(place, 2, less=JITTER * place, device=host, workers=()) for place in range(2)]
+
+    assert labels(folded(*ranks)) == [["TP0", "TP1"]]
+    (fold,) = folded(*near)
+    assert list(spread(fold)) == []
+    assert "prints the same" not in told(build_run(tuple(near), "ready"))
 
 
 def test_ids_of_groups_in_the_names_of_steps_do_not_part_ranks_and_are_not_printed_for_all() -> None:

@@ -21,6 +21,7 @@ from sglang_probe.report.html.memory import Names, memory_data, stacked
 from sglang_probe.report.html.waterfall import worker_data
 from sglang_probe.report.ledger import pre_load_lines
 from sglang_probe.report.outcome import process_name
+from sglang_probe.report.palette import LOOKS
 from sglang_probe.report.rank import failure_lines, failures
 from sglang_probe.report.series import RunClock
 from sglang_probe.timeline.ledger_rows import NAMES
@@ -52,6 +53,7 @@ def document(runs: list[dict[str, Any]], read: list[str], diff: dict[str, Any] |
         "schema": SCHEMA,
         "version": __version__,
         "categories": NAMES,
+        "looks": LOOKS,
         "process_columns": facts.PROCESS,
         "neighbour_columns": facts.NEIGHBOUR,
         "runs": runs,

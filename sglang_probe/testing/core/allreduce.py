@@ -10,15 +10,20 @@ META_SIZE = 36 * 8 * 8 * 4 * 2
 """Stands for the size of the synchronisation block that the kernel library reports."""
 
 V2_PULL_SIZE = 16 * MIB
-V2_GRAPH_INPUTS = 131072
+V2_BLOCKS = 132
+"""One of each kernel a multiprocessor, as many as an H200 has."""
+V2_GRAPH_PARAMS = (1 + 131072) * 8 * 8
+"""Pointers to each input of a graph: of eight ranks, whatever the group's size."""
+V2_LINE = 128
 KIB = MIB // 1024
 V2_PUSH_SIZE = {2: 2 * MIB, 3: 512 * KIB, 4: 384 * KIB, 5: 256 * KIB, 6: 192 * KIB, 7: 192 * KIB, 8: 160 * KIB}
 
 
 def v2_bytes(world_size: int, pull_size: int = V2_PULL_SIZE, push_size: int | None = None) -> int:
-    """Return what CustomAllReduceV2 allocates in one piece: pull buffer, two push buffers per rank, graph inputs."""
+    """Return what CustomAllReduceV2 allocates in one piece: pull buffer, two push buffers per rank, signals, inputs."""
     push = V2_PUSH_SIZE[world_size] if push_size is None else push_size
-    return pull_size + 2 * world_size * push + 8 * V2_GRAPH_INPUTS * world_size
+    parts = (V2_BLOCKS * V2_LINE, V2_BLOCKS * 4, V2_GRAPH_PARAMS, pull_size, 2 * world_size * push)
+    return sum(round_up(part, V2_LINE) for part in parts)
 
 
 def device_cost(version: int, world_size: int) -> int:

@@ -59,25 +59,9 @@ function both(bytes, off) {
   return `${gib(bytes, off)}${far} GiB (${count(bytes)} B)`;
 }
 
-// Okabe and Ito's colours, which every kind of colour vision tells apart, and a pattern where two are neighbours.
+// Of each category a colour and a pattern, as in every chart; the others are the waterfall's own.
 const LOOKS = {
-  driver_reserved: ["#8c8c8c", "x"],
-  cuda_context: ["#8c8c8c", "\\"],
-  communicator: ["#cc79a7", ""],
-  custom_allreduce: ["#d55e00", "/"],
-  weights_target: ["#0072b2", ""],
-  weights_draft: ["#0072b2", "/"],
-  kv_pool: ["#009e73", ""],
-  request_pool: ["#009e73", "x"],
-  attention_workspace: ["#e69f00", ""],
-  lora: ["#e69f00", "x"],
-  graphs: ["#f0e442", ""],
-  torch_cached: ["#56b4e9", ""],
-  other_process: ["#56b4e9", "/"],
-  run_processes: ["#cc79a7", "x"],
-  foreign: ["#d55e00", ""],
-  free: ["#d9dee3", ""],
-  unexplained: ["#b0b0b0", "+"],
+  ...DOC.looks,
   sum: ["#5b6770", ""],
   slack: ["#e69f00", "/"],
   other: ["#56b4e9", "/"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 from typing import Any
 
 import torch
@@ -65,12 +66,13 @@ class CustomAllreduce:
 
 
 def dispatch_custom_allreduce(group: Any, device: Any) -> Any:
-    """Return the class to use: the second one where the cards are fully linked."""
+    """Return the class to use: the second one where the cards are fully linked and no variable says otherwise."""
     from sglang.srt.distributed.device_communicators.custom_all_reduce_v2 import (
         CustomAllReduceV2,
         can_use_custom_all_reduce_v2,
     )
 
-    if can_use_custom_all_reduce_v2(group=group, device=device):
+    wanted = os.environ.get("SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2", "1") not in ("0", "false")
+    if wanted and can_use_custom_all_reduce_v2(group=group, device=device):
         return CustomAllReduceV2
     return CustomAllreduce

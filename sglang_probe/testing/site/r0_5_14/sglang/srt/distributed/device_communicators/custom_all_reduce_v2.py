@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import torch.distributed as dist
@@ -35,8 +36,9 @@ class CustomAllReduceV2:
         self.max_size = max(self.max_pull_size, self.max_push_size)
         with cuda().label("custom_allreduce"):
             size = allreduce.v2_bytes(self.world_size, self.max_pull_size, self.max_push_size)
-            self.obj = cuda().malloc(cuda().current, size)
-        dist.all_gather_object([None] * self.world_size, self.obj, group=group)
+            pointer = cuda().malloc(cuda().current, size)
+        self.obj = SimpleNamespace(_fake_pointer=pointer, _pull_config=SimpleNamespace(num_blocks=allreduce.V2_BLOCKS))
+        dist.all_gather_object([None] * self.world_size, pointer, group=group)
         self.disabled = False
 
     def close(self) -> None:
