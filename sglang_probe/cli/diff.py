@@ -31,7 +31,7 @@ from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.diff.model import Diff
 from sglang_probe.explain.engine import as_printed, explain
 from sglang_probe.report.diff import diff_text, read_lines
-from sglang_probe.report.document import json_bytes
+from sglang_probe.report.document import json_pieces
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline import Timeline, build
 from sglang_probe.timeline.model import Run
@@ -111,7 +111,7 @@ def _write(output: str, ending: str, found: Diff, timelines: Sequence[Timeline])
 
             write_comparison(found, timelines, [explain(one) for one in timelines], path)
         else:
-            path.write_bytes(json_bytes(found) + b"\n")
+            path.write_bytes(b"".join(json_pieces(found)))
 
 
 def _only(path: str, timeline: Timeline) -> Run:

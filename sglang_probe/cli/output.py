@@ -6,8 +6,8 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from contextlib import ExitStack, contextmanager, suppress
+from typing import BinaryIO, Final
 
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.progress import stages
@@ -46,19 +46,26 @@ def _writing() -> Iterator[None]:
 
 def emit_json(document: object) -> None:
     """Write a document, of structs or plain objects, to stdout as JSON, indented; raises as `emit`."""
-    from sglang_probe.report.document import json_bytes  # msgspec: commands without the extra `cli` do without it
+    from sglang_probe.report.document import json_pieces  # msgspec: commands without the extra `cli` do without it
 
-    with stages() as doing:
-        doing.at("writing JSON")
-        encoded = json_bytes(document)
-    encoding, binary = (getattr(sys.stdout, name, None) for name in ("encoding", "buffer"))
-    if not encoding or binary is None or not encoded.isascii() or "{".encode(encoding) != b"{":
-        emit(encoded.decode() + "\n")
-        return
-    with _writing():  # as they are: two copies of half a gigabyte less
-        sys.stdout.flush()
-        binary.write(encoded)
-        binary.write(b"\n")
+    with ExitStack() as stack:
+        if not _is_terminal():  # there it would stand between the lines
+            stack.enter_context(stages()).at("writing JSON")
+        binary = _binary_stdout()
+        if binary is None:
+            emit(b"".join(json_pieces(document)).decode())
+            return
+        with _writing():
+            binary.writelines(json_pieces(document))
+
+
+def _binary_stdout() -> BinaryIO | None:
+    """Return what takes UTF-8 as it is; None where stdout has another encoding, or is no file."""
+    if sys.stdout is None or (sys.stdout.encoding or "").lower().replace("_", "-") not in {"utf-8", "utf8"}:
+        return None
+    emit("")  # what was written as text comes first
+    binary: BinaryIO | None = getattr(sys.stdout, "buffer", None)
+    return binary
 
 
 def discard_stdout() -> None:

@@ -5,6 +5,7 @@ The readings stay out: what a step says of the device is in its `*_bytes`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -16,19 +17,29 @@ _SAMPLE: Final = dict.fromkeys(("after", "seq"), msgspec.UNSET)
 """What only the making of a timeline needs: msgspec leaves out what is UNSET."""
 
 
+class OneByOne:
+    """The processes of a run as JSON shows them, each made when it is its turn: of 10,000, all at once take a GiB."""
+
+    def __init__(self, processes: tuple[Process, ...]) -> None:
+        self._processes = processes
+
+    def __iter__(self) -> Iterator[Process]:
+        return map(_process, self._processes)
+
+
 def shown(timeline: Timeline) -> Timeline:
-    """Return the timeline to be encoded by msgspec as it is: no millions of plain objects between it and its JSON."""
+    """Return the timeline for `report.document.json_pieces`, which takes its processes OneByOne."""
     return msgspec.structs.replace(timeline, runs=tuple(map(_run, timeline.runs)))
 
 
 def to_json(timeline: Timeline) -> dict[str, Any]:
     """Return the timeline as plain objects that any JSON writer takes; what is unknown is null."""
-    shaped: dict[str, Any] = msgspec.to_builtins(shown(timeline))
+    shaped: dict[str, Any] = msgspec.to_builtins(shown(timeline), enc_hook=list)
     return shaped
 
 
 def _run(run: Run) -> Run:
-    return msgspec.structs.replace(run, processes=tuple(map(_process, run.processes)))
+    return msgspec.structs.replace(run, processes=OneByOne(run.processes))
 
 
 def _process(process: Process) -> Process:

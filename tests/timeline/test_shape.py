@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
-
 from sglang_probe.timeline import shown, to_json
 from tests.collect.starting import Shape, launch
 from tests.timeline.making import timeline_of
@@ -70,15 +68,9 @@ def test_what_only_the_making_of_a_timeline_needs_stays_out() -> None:
     assert not {"after", "seq"} & process["samples"][0].keys()
 
 
-def test_what_is_shown_is_encoded_as_its_plain_objects_are() -> None:
-    timeline = timeline_of(launch([Shape(), Shape(fail_in="weights.load")]))
-
-    assert msgspec.json.encode(to_json(timeline)) == msgspec.json.encode(shown(timeline))
-
-
 def test_a_timeline_keeps_its_readings_when_it_is_shown() -> None:
     timeline = timeline_of(launch([Shape(), Shape()]))
-    shown(timeline)
+    list(shown(timeline).runs[0].processes)
 
     assert any(step.before for run in timeline.runs for process in run.processes for step in process.steps)
 
