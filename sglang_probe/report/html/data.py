@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sglang_probe import __version__
 from sglang_probe.explain.model import Explanation, RunFindings
-from sglang_probe.report.fold import tightest_of
 from sglang_probe.report.header import run_name
 from sglang_probe.report.html import facts
 from sglang_probe.report.html.heat import heat_data
@@ -22,6 +21,7 @@ from sglang_probe.report.html.waterfall import worker_data
 from sglang_probe.report.ledger import pre_load_lines
 from sglang_probe.report.outcome import process_name
 from sglang_probe.report.palette import LOOKS
+from sglang_probe.report.pick import pick
 from sglang_probe.report.rank import failure_lines, failures
 from sglang_probe.report.series import RunClock
 from sglang_probe.timeline.ledger_rows import NAMES
@@ -71,7 +71,7 @@ def run_data(
     clock, names, keys = RunClock(run), Names(), stacked(run)
     ranks = ranks_of(run)
     drawn = [rank_data(run, process, clock, keys, names) for process in ranks]
-    picked = pick(run)
+    picked = pick(run, found.findings)
     return {
         "name": run_name(run, several),
         "ended": run.outcome,
@@ -81,8 +81,8 @@ def run_data(
         "keys": keys,
         "names": names.all,
         "ranks": drawn,
-        "picked": picked.place,
-        "picked_why": picked.why,
+        "picked": 0 if picked is None else next(place for place, one in enumerate(ranks) if one is picked.process),
+        "picked_why": None if picked is None else picked.why,
         "heat": heat_data(run),
         "processes": facts.processes_data(run),
         "neighbours": facts.neighbours_data(run),
@@ -112,19 +112,3 @@ def rank_data(run: Run, process: Process, clock: RunClock, keys: Sequence[str], 
             facts.plain_lines(failure_lines(failure, facts.ENDLESS), 0) for failure in failures(process.steps)
         ],
     }
-
-
-class Picked(NamedTuple):
-    """The rank that is shown first, and what is special about it."""
-
-    place: int
-    why: str | None = None
-
-
-def pick(run: Run) -> Picked:
-    """Return the tightest rank of a run, where one is tighter than others; else the one that failed, or the first."""
-    ranks, tightest = ranks_of(run), tightest_of(run)
-    if tightest is not None and tightest in ranks:
-        return Picked(ranks.index(tightest), "the tightest")
-    failed = next((place for place, one in enumerate(ranks) if one.label == run.failed_label), None)
-    return Picked(0) if failed is None else Picked(failed, "failed first")
