@@ -22,6 +22,7 @@ from sglang_probe.report.layout import folded  # noqa: E402
 from sglang_probe.report.material import Material  # noqa: E402
 from sglang_probe.report.palette import LOOKS  # noqa: E402
 from sglang_probe.report.series import FREE  # noqa: E402
+from sglang_probe.timeline.ledger_rows import NAMES  # noqa: E402
 
 WIDTH: Final = 12.0
 """Inches; with `DPI` 1,800 pixels."""
@@ -34,6 +35,7 @@ ROOM_OF_A_LETTER: Final = 0.0068
 LONGEST: Final = 600
 """Characters of a title; SGLang's errors can be pages long."""
 EDGE: Final = "#404040"
+FAILED: Final = "#a63c00"
 STYLE: Final[Any] = {  # matplotlib's own type names every key that it has
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
     "svg.hashsalt": "sglang-probe",  # the same picture, the same bytes
@@ -62,7 +64,11 @@ def draw(picture: Picture, path: Path) -> None:
 
 def _figure(picture: Picture) -> Figure:
     title = folded(picture.title[:LONGEST], TITLE_COLUMNS, "", "", break_words=True)
-    says = [line for said in picture.says for line in folded(said, TITLE_COLUMNS, "", "  ", break_words=True)]
+    says = [
+        (line, said.bold)
+        for said in picture.says
+        for line in folded(said.text[:LONGEST], TITLE_COLUMNS, "", "  ", break_words=True)
+    ]
     head = 0.25 * len(title) + 0.19 * len(says) + 0.35
     bars = 0.24 * len(picture.bars) + 0.85 if picture.bars else 0.0
     chart = 4.6
@@ -70,7 +76,9 @@ def _figure(picture: Picture) -> Figure:
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
     figure.text(0.02, 1 - 0.12 / height, "\n".join(title), va="top", fontsize=12, fontweight="bold")
-    figure.text(0.02, 1 - (0.2 + 0.25 * len(title)) / height, "\n".join(says), va="top", color=EDGE)
+    for number, (line, bold) in enumerate(says):
+        place = 1 - (0.2 + 0.25 * len(title) + 0.19 * number) / height
+        figure.text(0.02, place, line, va="top", color="black" if bold else EDGE, fontweight="bold" if bold else None)
     if picture.nothing:
         figure.text(0.5, 0.4, picture.nothing, ha="center", fontsize=12)
         return figure
@@ -99,8 +107,7 @@ def _phases(axes: Axes, picture: Picture) -> None:
             [*floor, floor[-1]],
             [*ceiling, ceiling[-1]],
             step="post",
-            facecolor=look.colour,
-            hatch=look.pattern * 2 or None,
+            **_drawn(band.key),
             edgecolor=EDGE if look.pattern else look.colour,
             linewidth=0.3,
         )
@@ -113,7 +120,7 @@ def _phases(axes: Axes, picture: Picture) -> None:
     for stretch in picture.stretches:
         axes.axvline(stretch.begin, color=EDGE, linewidth=0.6, linestyle=":")
         if stretch.failed:
-            axes.axvspan(stretch.begin, stretch.end, facecolor="none", edgecolor="#D55E00", linewidth=2)
+            axes.axvspan(stretch.begin, stretch.end, facecolor="none", edgecolor=FAILED, linewidth=2)
     axes.set_xticks([(one.begin + one.end) / 2 for one in picture.stretches], [one.says for one in picture.stretches])
     axes.tick_params(axis="x", length=0, labelsize=8)
     for label in axes.get_xticklabels() if len(picture.stretches) > 7 else ():
@@ -125,28 +132,25 @@ def _phases(axes: Axes, picture: Picture) -> None:
 
 
 def _legend(figure: Figure, picture: Picture, place: tuple[float, float]) -> None:
-    """Name the categories in the order of the areas, with what they hold at the end."""
-    handles = []
-    for band in reversed(picture.bands):
-        look = LOOKS[band.key]
-        handles.append(
-            Patch(
-                facecolor=look.colour,
-                hatch=look.pattern * 2 or None,
-                edgecolor=EDGE,
-                linewidth=0.5,
-                label=f"{band.name}  {band.at_end}",
-            )
-        )
+    """Name the categories in the order of the areas, with what they hold at the end, and those of other ranks alone."""
+    words = {band.key: f"{band.name}  {band.at_end}" for band in reversed(picture.bands)}
+    elsewhere = {key for bar in picture.bars for key, amount in bar.amounts.items() if amount > 0 and key not in words}
+    words |= {key: f"{NAMES.get(key, key)}  on other ranks" for key in LOOKS if key in elsewhere}
+    handles = [Patch(**_drawn(key), edgecolor=EDGE, linewidth=0.5, label=said) for key, said in words.items()]
     figure.legend(
         handles=handles,
         loc="upper left",
         bbox_to_anchor=place,
         frameon=False,
-        title="at the end, GiB",
+        title=f"at the end of {picture.label}, GiB",
         alignment="left",
         borderaxespad=0,
     )
+
+
+def _drawn(key: str) -> dict[str, Any]:
+    look = LOOKS[key]
+    return {"facecolor": look.colour, "hatch": look.pattern * 2 or None}
 
 
 def _ranks(axes: Axes, bars: Sequence[Bar], title: str) -> None:
@@ -155,21 +159,12 @@ def _ranks(axes: Axes, bars: Sequence[Bar], title: str) -> None:
     left = [0.0] * len(bars)
     for key in (*(key for key in LOOKS if key != FREE), FREE):
         amounts = [max(bar.amounts.get(key, 0), 0) / GIB for bar in bars]
-        look = LOOKS[key]
         if any(amounts):
-            axes.barh(
-                places,
-                amounts,
-                left=left,
-                height=0.8,
-                color=look.colour,
-                hatch=look.pattern * 2 or None,
-                edgecolor=EDGE,
-                linewidth=0.3,
-            )
+            axes.barh(places, amounts, left=left, height=0.8, **_drawn(key), edgecolor=EDGE, linewidth=0.3)
             left = [before + amount for before, amount in zip(left, amounts, strict=True)]
     for place, bar, end in zip(places, bars, left, strict=True):
-        axes.text(end, place, f" {bar.free} free", va="center", fontsize=8)
+        colour, weight = (FAILED, "bold") if bar.failed else ("black", None)
+        axes.text(end, place, f" {bar.says}", va="center", fontsize=8, color=colour, fontweight=weight)
     axes.set_yticks(places, [bar.label for bar in bars])
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.invert_yaxis()

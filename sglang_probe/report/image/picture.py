@@ -12,11 +12,13 @@ from sglang_probe.explain.subject import Subject
 from sglang_probe.explain.titles import TITLES
 from sglang_probe.figures import GIB, counted, gib, seconds
 from sglang_probe.report.budget import worked
-from sglang_probe.report.explain import lever_words
+from sglang_probe.report.explain import SEVERITY_WORDS, lever_words
 from sglang_probe.report.fold import Fold, folds_of
 from sglang_probe.report.outcome import headline, process_name, why
+from sglang_probe.report.pick import pick
 from sglang_probe.report.plain import printable
 from sglang_probe.report.series import FREE, Moment, RunClock, moments
+from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Process, Run, Step, Timeline
 from sglang_probe.timeline.processes import is_cpu, last_ledger, ranks_of
@@ -26,6 +28,8 @@ MOST_RANKS: Final = 16
 IN_USE: Final = "in_use"
 """What cannot be told apart, as a category of its own."""
 LONGEST_LABEL: Final = 24
+FAILED: Final = frozenset({"error", "died"})
+ENDED_BADLY: Final = FAILED | {"interrupted"}
 WORTH_SHOWING: Final = 1 << 20
 """Bytes by which a category must move for a step to get room of its own."""
 
@@ -56,18 +60,28 @@ class Bar(NamedTuple):
 
     label: str
     amounts: dict[str, int]
-    free: str
-    """GiB, as printed."""
+    says: str
+    """What is free in GiB, and how it ended where not well."""
+    failed: bool
+
+
+class Said(NamedTuple):
+    """A paragraph below the title."""
+
+    text: str
+    bold: bool = False
 
 
 class Picture(NamedTuple):
     """Everything that is drawn. Bytes throughout."""
 
     title: str
-    says: tuple[str, ...]
+    says: tuple[Said, ...]
     """Lines below the title."""
-    rank: str
+    label: str
     """Whose memory is shown over the phases."""
+    rank: str
+    """The same with its card."""
     bands: tuple[Band, ...]
     total_bytes: int | None
     total: str
@@ -90,9 +104,9 @@ def picture_of(timeline: Timeline, explanation: Explanation) -> Picture:
 
 def _picture(run: Run, findings: Sequence[Finding], runs: int) -> Picture:
     clock = RunClock(run)
-    process = _shown_rank(run)
+    process = _shown_rank(run, findings)
     title = f"{printable(run.run_id)}: {printable(headline(run))}"
-    says = tuple(printable(said) for said in _says(run, findings, runs))
+    says = tuple(Said(printable(said.text), said.bold) for said in _says(run, findings, runs))
     if process is None:
         return _empty(title, says, "No rank of this run recorded any memory.")
     kept = _kept(moments(process, clock))
@@ -103,6 +117,7 @@ def _picture(run: Run, findings: Sequence[Finding], runs: int) -> Picture:
     return Picture(
         title=title,
         says=says,
+        label=process_name(process)[:LONGEST_LABEL],
         rank=f"{process_name(process)}{_card(process)}",
         bands=_bands(kept, host=is_cpu(process)),
         total_bytes=total,
@@ -113,16 +128,15 @@ def _picture(run: Run, findings: Sequence[Finding], runs: int) -> Picture:
     )
 
 
-def _empty(title: str, says: tuple[str, ...], why: str) -> Picture:
-    return Picture(title, says, "", (), None, "", (), (), "", why)
+def _empty(title: str, says: tuple[Said, ...], why: str) -> Picture:
+    return Picture(title, says, "", "", (), None, "", (), (), "", why)
 
 
-def _shown_rank(run: Run) -> Process | None:
-    """Return the rank that matters most: the tightest, the one that failed, else the first that recorded memory."""
-    tightest = Subject(run).tightest
-    failed = next((one for one in run.processes if one.label is not None and one.label == run.failed_label), None)
-    wanted = (None if tightest is None else tightest.process, failed, *ranks_of(run))
-    return next((one for one in wanted if one is not None and last_or_any_ledger(one) is not None), None)
+def _shown_rank(run: Run, findings: Sequence[Finding]) -> Process | None:
+    """Return the rank to show, or where it recorded no memory the first that did."""
+    picked = pick(run, findings)
+    wanted = ranks_of(run) if picked is None else (picked.process, *ranks_of(run))
+    return next((one for one in wanted if last_or_any_ledger(one) is not None), None)
 
 
 def last_or_any_ledger(process: Process) -> Step | None:
@@ -131,21 +145,23 @@ def last_or_any_ledger(process: Process) -> Step | None:
     return found or next((step for step in reversed(process.steps) if step.ledger is not None), None)
 
 
-def _says(run: Run, findings: Sequence[Finding], runs: int) -> Iterator[str]:
-    """Return the budget with its numbers, the cause of a failure and what to do."""
+def _says(run: Run, findings: Sequence[Finding], runs: int) -> Iterator[Said]:
+    """Yield the budget with its numbers, what the leading finding says, and what to do."""
     tightest, reason = Subject(run).tightest, why(run)
     if reason is not None:
-        yield reason
+        yield Said(reason)
     elif tightest is not None and tightest.budget.rest_bytes is not None:
-        yield f"KV budget: {worked(tightest.budget)}"
-    for finding in [one for one in findings if one.severity == "error"][:1]:
-        yield f"{TITLES.get(finding.rule, finding.rule)}: {finding.says}"
+        yield Said(f"KV budget: {worked(tightest.budget)}")
+    for finding in [one for one in findings if one.severity != "info"][:1]:
+        who = f", {named(finding.ranks)}" if 0 < len(finding.ranks) < len(ranks_of(run)) else ""
+        yield Said(f"{SEVERITY_WORDS[finding.severity]}: {TITLES.get(finding.rule, finding.rule)}{who}", bold=True)
+        yield Said(finding.says)
         if finding.lever is not None:
-            yield f"do: {lever_words(finding.lever)}"
+            yield Said(f"do: {lever_words(finding.lever)}", bold=True)
     if run.source == "log":
-        yield "read from a log: figures have two decimals, and what the log does not hold is not here"
+        yield Said("read from a log: figures have two decimals, and what the log does not hold is not here")
     if runs > 1:
-        yield f"the last of {counted(runs, 'run')} that were read"
+        yield Said(f"the newest of {counted(runs, 'run')} that were read")
 
 
 def _card(process: Process) -> str:
@@ -202,7 +218,7 @@ def _stretches(process: Process, kept: Sequence[Moment]) -> Iterator[Stretch]:
     for phase, group in groupby(kept, key=lambda moment: _phase(moment.step, by_id)):
         end = begin + len(list(group))
         step = by_id[phase]
-        failed = step.state in {"error", "died"}
+        failed = step.state in FAILED
         ended = f"{seconds(step.duration_s)} s" if step.duration_s is not None else ""
         state = "" if step.state == "ok" else step.state.upper()
         name = f"end of {printable(step.phase)}" if step.depth == 0 and begin else printable(step.phase)
@@ -246,13 +262,19 @@ def _who(fold: Fold) -> str:
 
 
 def _bar(name: str, process: Process, step: Step) -> Bar:
-    return Bar(name[:LONGEST_LABEL], _amounts(process, step), gib(_free(step)))
+    ended = next((one.state for one in process.steps if one.state in ENDED_BADLY), "")
+    says = f"{gib(_free(step), step.ledger_precision_bytes.get(FREE))} free{f', {ended.upper()}' if ended else ''}"
+    return Bar(name[:LONGEST_LABEL], _amounts(process, step), says, ended in FAILED)
 
 
 def _amounts(process: Process, step: Step) -> dict[str, int]:
     amounts = {key: getattr(step.ledger, key) or 0 for key in KEYS}
     if is_cpu(process):
         return {IN_USE: sum(amounts.values()) - amounts[FREE], FREE: amounts[FREE]}
+    if step.ledger_total_bytes is None:
+        known = (one.ledger for one in process.steps if one.ledger is not None)
+        most = max(sum(getattr(ledger, key) or 0 for key in KEYS) for ledger in known)
+        amounts[IN_USE] = most - sum(amounts.values())
     return amounts
 
 

@@ -78,6 +78,46 @@ def test_the_story_of_a_failed_start_is_settled_by_the_words_above_the_chart(
     assert "minimum viable fraction 0.7692" in words
 
 
+@pytest.mark.parametrize(
+    ("run", "shown", "says"),
+    [
+        ("tenant", "TP1", ["CAUSE: another process on the cards, TP1", "do: "]),
+        ("leftover", "TP0", ["WARNING: "]),
+        ("sigkill", "TP1", ["CAUSE: not memory, TP1", "DIED"]),
+    ],
+)
+def test_the_rank_of_the_leading_finding_is_drawn_with_what_it_says(
+    run: str, shown: str, says: list[str], tmp_path: Path
+) -> None:
+    found = picture(timeline_of(DATA / "h200-x2-sglang-0.5.14-failures" / run))
+    draw(found, tmp_path / "run.svg")
+
+    words = " ".join(words_of(tmp_path / "run.svg"))
+    assert found.label == shown
+    assert [part for part in says if part not in words] == []
+
+
+def test_a_category_that_other_ranks_alone_have_is_in_the_legend(tmp_path: Path) -> None:
+    frees = {position: of_gib(20) for position in range(3)}
+    run = build_run(tuple(rank_with(position, free) for position, free in frees.items()), "ready")
+    (step,) = run.processes[2].steps
+    assert step.ledger is not None
+    foreign = msgspec.structs.replace(step.ledger, weights_target=of_gib(45), foreign=of_gib(30))
+    odd = msgspec.structs.replace(run.processes[2], steps=(msgspec.structs.replace(step, ledger=foreign),))
+    run = msgspec.structs.replace(run, processes=(*run.processes[:2], odd))
+    draw(picture(Timeline(runs=(run,), read=timeline_of(CAR).read)), tmp_path / "run.svg")
+
+    assert f"{NAMES['foreign']}  on other ranks" in words_of(tmp_path / "run.svg")
+
+
+def test_what_a_log_does_not_tell_apart_is_drawn_for_every_rank() -> None:
+    found = picture(timeline_of(DATA / "cases" / "healthy_tp8.log"))
+
+    assert len(found.bars) == 8
+    for bar in found.bars:
+        assert sum(bar.amounts.values()) > 2 * (bar.amounts["weights_target"] + bar.amounts["free"])
+
+
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path, ending: str) -> None:
     shown = picture(timeline_of(CAR))
@@ -138,7 +178,7 @@ def bars_of(frees: dict[int, int]) -> Picture:
 def test_ranks_that_agree_are_one_bar_where_there_are_many() -> None:
     shown = bars_of({position: of_gib(10 if position == 37 else 20) for position in range(40)})
 
-    assert {bar.label: bar.free for bar in shown.bars} == {"39 ranks, as TP0": "20.000", "TP37": "10.000"}
+    assert {bar.label: bar.says for bar in shown.bars} == {"39 ranks, as TP0": "20.000 free", "TP37": "10.000 free"}
 
 
 def test_of_more_groups_than_fit_those_with_the_least_free_are_shown() -> None:
