@@ -13,6 +13,7 @@ from sglang_probe.collect.lines import MARKER, Batch, LineReader
 from sglang_probe.collect.logs.beside import Sieve, Strangers
 from sglang_probe.collect.logs.join import Text
 from sglang_probe.collect.logs.read import read_text
+from sglang_probe.collect.own_output import is_own_output
 from sglang_probe.collect.processes import Gatherer
 from sglang_probe.collect.refusal import is_binary, is_utf16, looks_like_log, refusal
 from sglang_probe.collect.repair import BLANKS, ENDS
@@ -139,8 +140,7 @@ class Inputs:
         name, head = begun.source.name, begun.head
         if begun.source.named:
             raise refusal(name, head[:PEEK_BYTES], torn=torn, said=said)
-        kind = "silent_log" if not is_binary(head[:SNIFF_BYTES]) and begun.is_log else "foreign_file"
-        self._tally.add(kind if head else "empty_file", name)
+        self._tally.add(_kind_of(begun) if head else "empty_file", name)
 
 
 class _Begun(msgspec.Struct, frozen=True):
@@ -155,6 +155,13 @@ class _Begun(msgspec.Struct, frozen=True):
     def is_log(self) -> bool:
         """True where it may be a log. Asked last: it takes as long as to decode events."""
         return looks_like_log(self.head)
+
+
+def _kind_of(begun: _Begun) -> str:
+    """Return what kind of loss a file is that holds neither events nor a log that says anything."""
+    if is_own_output(begun.head):
+        return "own_report"
+    return "silent_log" if not is_binary(begun.head[:SNIFF_BYTES]) and begun.is_log else "foreign_file"
 
 
 class _Watched:
@@ -174,6 +181,8 @@ def _worth_reading(begun: _Begun) -> bool:
     end."""
     if is_binary(begun.head[:SNIFF_BYTES]):
         return is_utf16(begun.head) and begun.is_log
+    if is_own_output(begun.head):
+        return False
     return begun.source.named or begun.source.name.endswith(".jsonl") or MARKER in begun.head or begun.is_log
 
 

@@ -12,11 +12,13 @@ from sglang_probe.collect.errors import InputError
 from sglang_probe.collect.files import Listing, first_stamp, listing
 from sglang_probe.collect.logs.beside import event_at
 from sglang_probe.collect.logs.owners import is_prefixed, program_of
+from sglang_probe.collect.own_output import is_own_output
 from sglang_probe.collect.records import BROKEN
 from sglang_probe.figures import listed
 
 HINT: Final = "give a run directory, a directory of runs, a .jsonl file of a run, a log of SGLang's, or - for stdin"
 PROBE_IT: Final = "start SGLang with `sglang-probe run -- python -m sglang.launch_server ...`, then give its run"
+OF_A_RUN: Final = "give what the report was made of: a run directory, a file of events, or a log"
 LOOKED_AT: Final = 16
 """Entries of a directory that are looked at for events further down."""
 CONTROLS: Final = bytes(byte for byte in range(1, 32) if byte not in b"\t\n\v\f\r\b\x1b")
@@ -43,6 +45,8 @@ _SGLANG_LOG: Final = re.compile(
 
 def looks_like_log(head: bytes) -> bool:
     """Say whether a text that begins so may be a log of SGLang's, or events and such a log; in UTF-16 too."""
+    if is_own_output(head):
+        return False
     if is_utf16(head):
         head = head.decode("utf-16", "replace").encode()
     if b'"schema"' in head:
@@ -80,6 +84,8 @@ def refusal(name: str, head: bytes, *, torn: bool = False, said: str = "") -> In
         return InputError(f"{name} is a tar archive", "unpack it first (tar -xf)")
     if is_binary(head):
         return InputError(f"{name} is a binary file, not probe events", HINT)
+    if is_own_output(head):
+        return InputError(f"{name} is a report that sglang-probe wrote, and no record of a run", OF_A_RUN)
     if torn:
         return InputError(
             f"{name} holds no whole event: its first line is cut off",

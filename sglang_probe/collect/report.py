@@ -27,6 +27,7 @@ KINDS: Final[dict[str, tuple[bool, str]]] = {
     "long_line": (False, "a line is too long to be an event"),
     "foreign_line": (False, "a line is not a probe event"),
     "foreign_file": (False, "a file holds no probe event"),
+    "own_report": (False, "a file is a report of sglang-probe's, and no record of a run"),
     "silent_log": (False, "a file is a log of SGLang's in which nothing is said of a start or of memory"),
     "log_beside_runs": (False, "a log of SGLang's beside run directories was not read; name it to have it read"),
     "empty_file": (False, "a file is empty"),

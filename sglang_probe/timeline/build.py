@@ -30,7 +30,7 @@ from sglang_probe.timeline.values import as_number, given_flag
 from sglang_probe.timeline.worlds import missing_of, worlds_of
 
 Beside = Callable[[Iterable[str]], int]
-_WHOLE_FILES = {"unreadable_file", "foreign_file", "empty_file"}
+_WHOLE_FILES = {"unreadable_file", "foreign_file", "own_report", "empty_file"}
 """Losses of whole files: what the reader left out was given all the same."""
 
 

@@ -37,7 +37,7 @@ def _refusal(*paths: Path | str) -> str:
         (b"[2026-11-29 18:45:01 TP0] Tree cache initialized\n", "says anything of SGLang's memory or start"),
         (b'{"traceEvents": [], "displayTimeUnit": "ms"}', "its keys: traceEvents, displayTimeUnit"),
         (b'{\n  "traceEvents": [\n', "its keys: traceEvents"),
-        (json.dumps({"schema": "timeline/1.0", "runs": []}).encode(), "its schema is 'timeline/1.0'"),
+        (json.dumps({"schema": "timeline/1.0", "runs": []}).encode(), "is a report that sglang-probe wrote"),
         (b'{"ts": 1, "name": "a"}\n{"ts": 2, "name": "b"}\n', "its keys: ts, name"),
         (b"[]", "is JSON, but no probe events"),
         (b'{"schema":"1.0","ts":"2026-', "its first line is cut off"),

@@ -25,7 +25,7 @@ from sglang_probe.timeline.processes import world_size
 
 ENDLESS: Final = 10_000_000
 """Columns of a page on which no line of the terminal's report is broken: the browser breaks them."""
-HEAD: Final = frozenset({"run", "outcome", "why", "error"})
+HEAD: Final = ("run", "outcome", "why", "error")
 """Lines of the terminal's head that stand on their own in the page."""
 
 
@@ -39,7 +39,7 @@ def head_data(run: Run, where: Sequence[str], now: datetime | None, *, several: 
             loud.append(line.plain)
         else:
             facts.setdefault(label, []).append(text)
-    head = {label: facts[label][0] for label in HEAD if label in facts}
+    head: dict[str, str] = {label: facts[label][0] for label in HEAD if label in facts}
     rest = [[label, text] for label, texts in facts.items() if label not in HEAD for text in texts]
     return {**head, "facts": rest, "loud": loud}
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from plotly.offline import get_plotlyjs
 
+from sglang_probe.collect.own_output import GENERATOR
 from sglang_probe.report.plain import printable
 
 SCRIPTS: Final = ("base.js", "memory.js", "budget.js", "heat.js", "sections.js", "diff.js", "page.js")
@@ -30,6 +31,7 @@ PAGE: Final = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+{generator}
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
@@ -66,6 +68,7 @@ def page_html(document: dict[str, Any], title: str, text: str) -> str:
         )
     )
     return PAGE.format(
+        generator=GENERATOR,
         policy=policy,
         title=html.escape(printable(title)),
         style=_asset("page.css"),

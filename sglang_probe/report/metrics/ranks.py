@@ -89,12 +89,23 @@ def _phases(steps: Sequence[Step], labels: tuple[str, str]) -> Iterator[Sample]:
     own = own_seconds(steps)
     for (phase, worker), some in groups.items():
         which = (*labels, phase, worker)
-        cost = _sum(None if step.self_delta_bytes is None else -step.self_delta_bytes for step in some)
+        cost = _sum(_own_costs(some))
         yield Sample(catalogue.PHASE_COST, which, cost)
         if cost is not None and any(step.precision_bytes is not None for step in some):
             off = _sum(step.precision_bytes or 0 for step in some)
             yield Sample(catalogue.PHASE_PRECISION, which, off)
         yield Sample(catalogue.PHASE_SECONDS, which, _sum(own.get(step.id) for step in some))
+
+
+def _own_costs(steps: Sequence[Step]) -> Iterator[int | None]:
+    """Yield what each step took itself; nothing for one of unknown cost inside one of these that is known: its cost is
+    in that one's own."""
+    known = {step.id for step in steps if step.self_delta_bytes is not None}
+    for step in steps:
+        if step.self_delta_bytes is not None:
+            yield -step.self_delta_bytes
+        elif step.parent not in known:
+            yield None
 
 
 def own_seconds(steps: Iterable[Step]) -> dict[str, float]:

@@ -143,7 +143,7 @@ def _memory(process: Process, track: Track, clock: RunClock, shown: tuple[str, .
         held = {key: value for key in shown if (value := getattr(moment.ledger, key)) is not None}
         if held and held != before:
             before = held
-            yield counted(track, MEMORY, round(moment.at_s * NS), held)
+            yield counted(track, MEMORY, max(round(moment.at_s * NS), 0), held)
     if not read:
         yield from _free(process, track, clock)
 
@@ -153,4 +153,4 @@ def _free(process: Process, track: Track, clock: RunClock) -> Iterator[Event]:
         times = (clock.begin_s(process, step), clock.end_s(process, step))
         for time, free in zip(times, (step.free_before_bytes, step.free_bytes), strict=True):
             if time is not None and free is not None:
-                yield counted(track, FREE, round(time * NS), {"free": free})
+                yield counted(track, FREE, max(round(time * NS), 0), {"free": free})

@@ -274,3 +274,17 @@ def test_a_rank_more_adds_no_more_series_than_the_documentation_says(tmp_path: P
 
     docs = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     assert f"a rank of it adds {(counts[1] - counts[0]) // 8} series" in " ".join(docs.split())
+
+
+@pytest.mark.parametrize("log", sorted(CAR.parent.glob("*.log")), ids=lambda path: path.stem)
+def test_a_phase_has_its_cost_though_a_step_inside_it_has_none_of_its_own(log: Path) -> None:
+    found = recorded(log)
+    whole = {
+        process.label: step.cost_bytes
+        for process in ranks_of(reported(log).run)
+        for step in process.steps
+        if step.phase == "kv.pool" and step.depth == 1 and step.cost_bytes is not None
+    }
+
+    told = {rank: found.value("sglang_probe_phase_cost_bytes", rank=rank or "", phase="kv.pool") for rank in whole}
+    assert told == whole
