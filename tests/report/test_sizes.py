@@ -11,7 +11,7 @@ from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.engine import explain
 from sglang_probe.explain.plan.inputs import Inputs
 from sglang_probe.explain.plan.make import plan
-from sglang_probe.report.bars import LEGEND
+from sglang_probe.report.bars import legend
 from sglang_probe.report.diff import diff_text
 from sglang_probe.report.explain import explain_text
 from sglang_probe.report.layout import WIDTH, Width
@@ -108,7 +108,7 @@ def test_a_plain_text_has_every_figure_of_the_page(size: int) -> None:
 @each_size
 def test_a_bar_carries_nothing_that_the_text_without_it_lacks(size: int) -> None:
     drawn, bare = _bars(size, WIDTH).splitlines(), _timeline(size, WIDTH).splitlines()
-    titled = [line.removesuffix(f"; {LEGEND}") for line in drawn]
+    titled = [line.removesuffix(f"; {legend(foreign=False)}") for line in drawn]
 
-    assert bare == [line for line in titled if not line.startswith("  [") and line != f"  {LEGEND}"]
+    assert bare == [line for line in titled if not line.startswith("  [") and line != f"  {legend(foreign=False)}"]
     assert len(bare) < len(drawn)
