@@ -184,12 +184,10 @@ def _precision(process: Process) -> int | None:
     ledger = max(step.ledger_precision_bytes.values(), default=None) if step is not None else None
     if ledger is not None:
         return ledger
-    known = [one.precision_bytes for one in process.steps if one.precision_bytes is not None]
-    known += [one.weights_precision_bytes for one in process.workers if one.weights_precision_bytes is not None]
-    for worker in process.workers:
-        precisions = (worker.budget and worker.budget.precision_bytes, worker.kv and worker.kv.precision_bytes)
-        known += [one for one in precisions if one is not None]
-    return max(known, default=None)
+    parts = [part for worker in process.workers for part in (worker.budget, worker.kv) if part is not None]
+    known = [one.precision_bytes for one in (*process.steps, *parts)]
+    known += [worker.weights_precision_bytes for worker in process.workers]
+    return max((one for one in known if one is not None), default=None)
 
 
 def _farthest(values: Iterable[int], middle: int | None) -> int | None:

@@ -20,6 +20,7 @@ from sglang_probe.report.text import timeline_text
 from tests.report.sizes import ODD, SIZES, sized
 
 ANSI = re.compile("\x1b\\[[0-9;]*m")
+NARROW = (40, 50, 60, 70, 79)
 READABLE = 250
 """Lines that a person reads: about what a run of one rank and one that differs takes, whatever the number of ranks."""
 
@@ -76,6 +77,23 @@ def test_a_text_fits_the_page_and_is_read_whatever_the_number_of_ranks(render: T
 
     assert [line for line in lines if len(line) > WIDTH] == []
     assert len(lines) < READABLE
+
+
+@each_text
+@pytest.mark.parametrize("width", NARROW)
+@pytest.mark.parametrize("size", [1, 8])
+def test_a_narrow_page_has_no_line_that_could_be_broken_and_is_too_long(render: Text, size: int, width: int) -> None:
+    lines = render(size, width, False).splitlines()
+
+    assert [line for line in lines if len(line) > width and " " in line.strip()] == []
+
+
+@pytest.mark.parametrize("width", NARROW)
+def test_a_narrow_page_has_every_figure_of_the_page(width: int) -> None:
+    page, narrow = (re.findall(r"\d+\.\d{3}\b", _timeline(8, one)) for one in (WIDTH, width))
+
+    assert page
+    assert set(page) == set(narrow)
 
 
 @each_text
