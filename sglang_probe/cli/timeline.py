@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", nargs="*", help="what to read (see above)")
     add_assume(parser)
     parser.add_argument("--all", action="store_true", help="a block for every rank, also for those that agree")
-    parser.add_argument("--rank", metavar="LABEL", action="append", default=[], help="this rank's block alone; 1 is TP1")
+    parser.add_argument("--rank", metavar="LABEL", action="append", default=[], help="this rank's block (1: TP1)")
     add_plain(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 

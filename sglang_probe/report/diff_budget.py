@@ -55,7 +55,7 @@ def _shown_tokens(work: Arithmetic) -> dict[str, int | None]:
 
 
 def _line(piece: Piece, work: Arithmetic, figures: Printed, tokens: dict[str, int | None]) -> Line:
-    name = part_name(piece.part)
+    name = f"{part_name(piece.part)} (B)" if piece.part == "bytes_per_token" else part_name(piece.part)
     cells = tuple(_value(piece, value) for value in piece.values)
     name = f"{INDENT}{name}" if piece.of else name
     return Line(name, (*cells, figures.of(piece.part), *_tokens(work, tokens[piece.part])))

@@ -24,8 +24,8 @@ TERMS: Final = {
     "rest_bytes": "rest",
     "mem_fraction_static": "fraction",
     "verified": "formula verified",
-    "bytes_per_token": "bytes of a token",
-    "tokens": "KV tokens",
+    "bytes_per_token": "a token, in bytes",
+    "tokens": "KV cache, in tokens",
     "limited_by": "limited by",
 }
 """Terms that are printed; the JSON has the others too."""

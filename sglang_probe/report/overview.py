@@ -63,7 +63,7 @@ def has_strangers(rows: Iterable[Spent]) -> bool:
 
 
 def shares_of(row: Spent, *, foreign: bool) -> tuple[int | None, ...]:
-    """Return the parts in the order of `PARTS`; those of strangers, where they have no part of their own, in `other`."""
+    """Return the parts in the order of `PARTS`; without a part for strangers they are in `other`."""
     if foreign or row.other is None:
         return row[1:] if foreign else row._replace(foreign=None)[1:]
     return row._replace(foreign=None, other=row.other + (row.foreign or 0))[1:]
