@@ -256,8 +256,8 @@ def _by_unknown(short: int, total: int | None) -> str:
     Worked example: 471.25 MiB of a card of 140.06 GiB are 0.0033 of it, and more of what was free before the weights.
     """
     says = (
-        f"lower it: {mib(short)} more are needed beside the budget. By how much is unknown: the fraction in force and the"
-        " pre-load memory were not recorded"
+        f"lower it: {mib(short)} more are needed beside the budget. By how much is unknown: the fraction in force and"
+        " the pre-load memory were not recorded"
     )
     if not total:
         return f"{says}; try {FIRST_STEP} less first"
