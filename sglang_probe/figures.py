@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import floor, log10
 from typing import Final
 
 GIB: Final = 1 << 30
 UNKNOWN: Final = "-"
 """Printed for None; the reason stands in a note."""
 
-
+LEAST_OF_SIX: Final = 0.0000005
+"""Below it six decimals are all zero."""
+TINY: Final = 1e-12
+"""Below it no decimals are read any more: 1e-15."""
 _DECIMALS: Final[ContextVar[int]] = ContextVar("decimals of a GiB", default=3)
 
 
@@ -52,9 +56,11 @@ def seconds(duration: float | None) -> str:
 
 
 def fraction(value: float | None) -> str:
-    """Return a fraction with three decimals, or as many as it has, up to six."""
+    """Return a fraction with three decimals, or as many as it has, up to six; a small one with as many as show it."""
     if value is None:
         return UNKNOWN
+    if value and abs(value) < LEAST_OF_SIX:
+        return f"{value:.3g}" if abs(value) < TINY else f"{value:.{2 - floor(log10(abs(value)))}f}".rstrip("0")
     whole, _, part = f"{value:.6f}".partition(".")
     return f"{whole}.{part.rstrip('0').ljust(3, '0')}"
 

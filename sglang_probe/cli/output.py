@@ -13,6 +13,8 @@ from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.progress import stages
 
 PIPED_WIDTH: Final = 80
+NARROWEST: Final = 40
+"""Below it a paragraph is no easier to read than what the terminal makes of it."""
 WIDEST: Final = 120
 """A table is harder to read across a wider line."""
 
@@ -91,10 +93,10 @@ def _is_terminal() -> bool:
 
 
 def page_width() -> int:
-    """Return the columns to write for."""
+    """Return the columns to write for: the terminal's, within bounds; in a pipe always the same."""
     if not _is_terminal():
         return PIPED_WIDTH
-    return max(PIPED_WIDTH, min(shutil.get_terminal_size().columns, WIDEST))
+    return max(NARROWEST, min(shutil.get_terminal_size().columns, WIDEST))
 
 
 def has_cursor() -> bool:

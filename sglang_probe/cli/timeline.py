@@ -3,7 +3,7 @@
     sglang-probe timeline
     sglang-probe timeline sglang-probe-runs/20261129T184500Z-3fa9c1
     sglang-probe timeline server.log
-    sglang-probe timeline --rank TP37 --rank TP200 RUN      these alone; --all: every rank
+    sglang-probe timeline --rank TP37 --rank TP200 RUN      these alone (1 is TP1); --all: every rank
     sglang-probe timeline --format json > timeline.json
 
 PATH is a run directory, a directory of runs (of which the newest with a rank is shown), a file of events, a plain log
@@ -19,8 +19,10 @@ failed start is no error of this command.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from typing import Final
 
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.given import add_assume, assumed
@@ -34,13 +36,16 @@ from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Timeline
 from sglang_probe.timeline.processes import ranks_of
 
+_NUMBER: Final = re.compile(r"[0-9]+$")
+"""What a label ends in."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take what to read and how to show it."""
     parser.add_argument("path", metavar="PATH", nargs="*", help="what to read (see above)")
     add_assume(parser)
     parser.add_argument("--all", action="store_true", help="a block for every rank, also for those that agree")
-    parser.add_argument("--rank", metavar="LABEL", action="append", default=[], help="this rank's block alone")
+    parser.add_argument("--rank", metavar="LABEL", action="append", default=[], help="this rank's block (1: TP1)")
     add_plain(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 
@@ -53,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     with stages() as doing:
         doing.at("building the timeline")
         timeline = build(collected, assumed=told)
-        _check_ranks(args.rank, timeline)
+        args.rank = _ranks_named(args.rank, timeline)
         if args.format == "text":
             doing.at("rendering")
             text = _text(args, timeline, where_of(collected))
@@ -78,14 +83,23 @@ def _text(args: argparse.Namespace, timeline: Timeline, where: Sequence[Sequence
     )
 
 
-def _check_ranks(wanted: Sequence[str], timeline: Timeline) -> None:
-    """Check that every rank that is asked for is there.
+def _ranks_named(wanted: Sequence[str], timeline: Timeline) -> list[str]:
+    """Return the labels that are asked for; a bare number is the rank whose label alone ends in it: 1 is TP1.
 
     Raises:
-        BadUse: one is not.
+        BadUse: one is not there, or a number could be several.
     """
-    labels = [process.label for run in timeline.runs for process in ranks_of(run)]
-    unknown = [label for label in wanted if label not in labels]
-    if unknown:
-        there = f"its ranks are {named(labels)}" if labels else "no rank is in what was read"
-        raise BadUse(f"--rank {unknown[0]!r} is none of this run's; {there}")
+    labels = list(dict.fromkeys(str(process.label) for run in timeline.runs for process in ranks_of(run)))
+    return [_label(name, labels) for name in wanted]
+
+
+def _label(name: str, labels: Sequence[str]) -> str:
+    if name in labels:
+        return name
+    numbered = [label for label in labels if _NUMBER.findall(label)[-1:] == [name]]
+    if len(numbered) == 1:
+        return numbered[0]
+    there = f"its ranks are {named(labels)}" if labels else "no rank is in what was read"
+    if numbered:
+        raise BadUse(f"--rank {name!r} could be {named(numbered)}; give the whole label")
+    raise BadUse(f"--rank {name!r} is none of this run's; {there}")

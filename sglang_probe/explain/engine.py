@@ -17,6 +17,7 @@ from sglang_probe.timeline.model import Run, Timeline
 
 DOC: Final = "docs/explain.md"
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
+_AFTER_WARNINGS: Final = 1.5
 OF_A_LOG: Final = 2
 """Decimals of a GiB in SGLang's lines."""
 
@@ -25,7 +26,8 @@ def explain(timeline: Timeline, wanted_tokens: int = 0) -> Explanation:
     """Return the findings about every run. `wanted_tokens` is what the KV cache should hold at least.
 
     The first finding of a run leads. One of severity error explains the failure; the order among those is that of the
-    rules, and it is the same among the others.
+    rules, and it is the same among the others. Where it is unknown how a run ended, where its record ends
+    comes before all that only informs.
     """
     runs = tuple(_findings(run, wanted_tokens) for run in timeline.runs)
     return Explanation(runs=runs, read=timeline.read)
@@ -52,7 +54,7 @@ def _findings(run: Run, wanted_tokens: int) -> RunFindings:
     if subject.is_log:
         precision = max(_precisions(run), default=None)
         found = [_with_precision(finding, precision) for finding in found]
-    found.sort(key=lambda finding: _RANK[finding.severity])
+    found.sort(key=lambda finding: _place(run, finding))
     return RunFindings(
         run_id=run.run_id,
         launch=run.launch,
@@ -78,6 +80,12 @@ def _with_precision(finding: Finding, precision: int | None) -> Finding:
     if not known or precision is None or finding.numbers.get("precision_bytes") is not None:
         return finding
     return msgspec.structs.replace(finding, numbers={**finding.numbers, "precision_bytes": precision})
+
+
+def _place(run: Run, finding: Finding) -> float:
+    """Return by what the findings are ordered, the least first."""
+    answers = run.outcome in {"unknown", "starting"} and finding.rule == "unfinished"
+    return min(_RANK[finding.severity], _AFTER_WARNINGS) if answers else _RANK[finding.severity]
 
 
 def anchor(finding: Finding) -> str:

@@ -10,7 +10,7 @@ aside, so highest = 1 - 14.500 / 93.999 = 0.8457: any fraction between. Were 25 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sglang_probe.explain.formula import terms_of
 from sglang_probe.explain.log_tokens import bytes_of_token
@@ -20,6 +20,9 @@ from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.figures import UNKNOWN, gib
 from sglang_probe.timeline.arithmetic import floor_binds
 from sglang_probe.timeline.model import Budget
+
+NEAR: Final = 0.001
+"""By which a minimum of a log's figures may be off SGLang's own and still be the same: its pre-load is an estimate."""
 
 
 class Bound(NamedTuple):
@@ -116,10 +119,28 @@ def at_least(value: float) -> str:
     return f"{_up(value, 4):.4f}"
 
 
+def minimum_of(budget: Budget) -> float | None:
+    """Return a budget's minimum viable fraction: of a log's figures SGLang's own, where its message names one near it.
+
+    Worked example: 1 - 12.25 / 137.90 = 0.91117 of two decimals, and SGLang, of exact figures, says 0.9113.
+    """
+    own, printed = budget.minimum_viable_fraction, budget.minimum_viable_fraction_printed
+    near = own is not None and printed is not None and abs(printed - own) <= NEAR
+    return printed if budget.precisions and near else own
+
+
 def shown_minimum(budget: Budget) -> str:
-    """Return a budget's minimum viable fraction as it is printed: of a log's figures rounded up, as `at_least`."""
-    minimum = budget.minimum_viable_fraction
-    return UNKNOWN if minimum is None else at_least(minimum) if budget.precisions else f"{minimum:.4f}"
+    """Return a budget's minimum viable fraction as it is printed: rounded up, as `at_least`, so that both are one."""
+    minimum = minimum_of(budget)
+    return UNKNOWN if minimum is None else at_least(minimum)
+
+
+def equals_minimum(budget: Budget) -> str:
+    """Return what the formula of the minimum comes to; SGLang's own, where the printed figures give another."""
+    own, shown = budget.minimum_viable_fraction, shown_minimum(budget)
+    if own is None or at_least(own) == shown:
+        return f" = {shown}"
+    return f", which is {shown} by SGLang's message, of exact figures"
 
 
 def at_most(value: float) -> str:

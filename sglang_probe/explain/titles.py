@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from sglang_probe.explain.model import Finding
+
 TITLES: Final[dict[str, str]] = {
     "shared_device": "two ranks on one device",
     "stray_context": "a context where none belongs",
@@ -36,3 +38,14 @@ TITLES: Final[dict[str, str]] = {
     "incomplete": "the record is not complete",
     "unexplained": "unexplained",
 }
+NOT_WEIGHTS: Final = "what is in use exceeds the static budget"
+
+
+def title_of(finding: Finding) -> str:
+    """Return what a finding is called: of a budget that left nothing, for what was in use, if that is not weights."""
+    if finding.rule == "weights_exceed_budget":
+        numbers = finding.numbers
+        weights, before, left = (numbers.get(f"{one}_bytes") for one in ("weights", "pre_load", "available"))
+        if weights is not None and before is not None and left is not None and 2 * weights < before - left:
+            return NOT_WEIGHTS
+    return TITLES.get(finding.rule, finding.rule)

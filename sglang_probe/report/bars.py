@@ -24,10 +24,17 @@ PARTS: Final = (
     Part("weights", "W", "black on blue"),
     Part("KV", "K", "black on green"),
     Part("graphs", "G", "black on magenta"),
+    Part("foreign", "F", "black on red"),
     Part("other", "o", "black on yellow"),
     Part("free", ".", ""),
 )
-LEGEND: Final = ", ".join(f"{part.letter} {part.name}" for part in PARTS)
+FOREIGN: Final = "foreign"
+"""The part that only cards with strangers on them have."""
+
+
+def legend(*, foreign: bool) -> str:
+    """Return what the letters mean; `foreign`: whether strangers' memory is drawn."""
+    return ", ".join(f"{part.letter} {part.name}" for part in PARTS if foreign or part.name != FOREIGN)
 
 
 def bar(amounts: Sequence[int | None], width: int) -> Text | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from sglang_probe.explain.feasible import equals_minimum, minimum_of
 from sglang_probe.figures import UNKNOWN, counted, fraction, gib, number
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.arithmetic import floor_binds, left_nothing, plain_slack
@@ -12,6 +13,8 @@ from sglang_probe.timeline.model import Budget, Kv, Worker
 
 SAME_OWN_BYTES: Final = 1 << 20
 """A rank's own figure that differs by no more from the minimum over the ranks is not worth a line."""
+LEAST_OFF: Final = 0.0001
+"""A unit of the last decimal of a fraction that is computed."""
 SAME_FRACTION: Final = 0.0001
 """SGLang prints its own with four decimals."""
 
@@ -108,11 +111,14 @@ def _minimum(budget: Budget) -> Iterator[str]:
         available = _own(budget, "available_bytes")
         if budget.deductions:
             available = f"({available}{_deductions(budget)[1]})"
-        value = f"{budget.minimum_viable_fraction:.4f}"
+        value = f" = {budget.minimum_viable_fraction:.4f}"
+        if left_nothing(budget):  # then it is what the fraction must be at least
+            value = equals_minimum(budget)
         off = budget.precisions.get("minimum_viable_fraction")
-        value += f" +- {off:.4f}" if off else ""
-        yield f"minimum viable fraction = 1 - {available} / {_own(budget, 'pre_load_bytes')} = {value}"
-    own, printed = budget.minimum_viable_fraction, budget.minimum_viable_fraction_printed
+        is_computed = minimum_of(budget) == budget.minimum_viable_fraction
+        value += f" +- {max(off, LEAST_OFF):.4f}" if off and is_computed else ""
+        yield f"minimum viable fraction = 1 - {available} / {_own(budget, 'pre_load_bytes')}{value}"
+    own, printed = minimum_of(budget), budget.minimum_viable_fraction_printed
     if printed is not None and (own is None or abs(own - printed) >= SAME_FRACTION):
         yield f"SGLang's own message names {fraction(printed)} as the minimum"
 

@@ -7,8 +7,10 @@ from typing import Final
 
 from rich.text import Text
 
+from sglang_probe.explain.diff.figures import UNRECORDED
 from sglang_probe.explain.diff.model import GROUPS, Diff, Row, Side
 from sglang_probe.explain.diff.wording import shown, title
+from sglang_probe.explain.feasible import at_least
 from sglang_probe.figures import UNKNOWN, counted, fraction, gib, listed, number
 from sglang_probe.report.diff_budget import budget_lines
 from sglang_probe.report.diff_grid import Line, grid
@@ -86,8 +88,7 @@ def numbers_of(side: Side) -> Iterator[tuple[str, str]]:
     yield "pre-load, GiB", gib(side.pre_load_bytes, told.get("pre_load_bytes"))
     yield "available, GiB", gib(side.available_bytes, told.get("available_bytes"))
     yield "rest, GiB", gib(side.rest_bytes, told.get("rest_bytes"))
-    least = side.minimum_viable_fraction
-    yield "minimum viable fraction", UNKNOWN if least is None else f"{least:.4f}"
+    yield "minimum viable fraction", _minimum(side)
     yield "formula verified", UNKNOWN if side.verified is None else "yes" if side.verified else "no"
     yield "KV tokens", number(side.tokens)
     far = f" +- {told['bytes_per_token']}" if "bytes_per_token" in told else ""
@@ -95,9 +96,18 @@ def numbers_of(side: Side) -> Iterator[tuple[str, str]]:
     yield "free at the last reading, GiB", gib(side.free_bytes, told.get("free_bytes"))
 
 
+def _minimum(side: Side) -> str:
+    """Return the minimum viable fraction; of a budget that left nothing rounded up, as what it must be at least."""
+    least = side.minimum_viable_fraction
+    if least is None:
+        return UNKNOWN
+    return at_least(least) if side.rest_bytes is not None and side.rest_bytes <= 0 else f"{least:.4f}"
+
+
 def _provenance(found: Diff, width: Width) -> list[Text]:
     if not found.provenance:
-        same = paragraph("the same, in everything recorded", width, INDENT)
+        said = f"unknown: {UNRECORDED}" if UNRECORDED in found.notes else "the same, in everything recorded of it"
+        same = paragraph(said, width, INDENT)
         return [Text("What they were made of", style="bold"), *same]
     lines = [Text("What they were made of", style="bold")]
     for group in GROUPS:
@@ -148,7 +158,8 @@ def _sentences(found: Diff, width: Width) -> list[Text]:
 
 
 def _notes(found: Diff, width: Width) -> list[Text]:
-    return [text for note in found.notes for text in paragraph(note, width, INDENT, INDENT * 2)]
+    notes = [note for note in found.notes if note != UNRECORDED or found.provenance]  # else it stands above
+    return [text for note in notes for text in paragraph(note, width, INDENT, INDENT * 2)]
 
 
 def read_lines(timelines: Sequence[Timeline], names: Sequence[str], width: Width) -> str:

@@ -32,7 +32,7 @@ def budget_lines(found: Diff, width: Width) -> list[Text]:
     changed = (with_sign(figures.whole), *_tokens(work, work.delta_tokens))
     rows.append(Line("the rest itself", (gib(before), gib(after), *changed)))
     who = work.labels[0] if work.labels[0] == work.labels[1] else f"{work.labels[0]} and {work.labels[1]}"
-    lines = [Text(f"What changed the budget of the tightest rank ({who}; GiB)", style="bold")]
+    lines = paragraph(f"What changed the budget of the tightest rank ({who}; GiB)", width, style="bold")
     lines += paragraph("rest = pre-load x fraction - weights - deductions; a part below pre-load is", width, INDENT)
     lines += paragraph("what it takes of the card, x the fraction", width, INDENT)
     lines += grid(heading, rows, width, INDENT)
@@ -55,7 +55,7 @@ def _shown_tokens(work: Arithmetic) -> dict[str, int | None]:
 
 
 def _line(piece: Piece, work: Arithmetic, figures: Printed, tokens: dict[str, int | None]) -> Line:
-    name = part_name(piece.part)
+    name = f"{part_name(piece.part)} (B)" if piece.part == "bytes_per_token" else part_name(piece.part)
     cells = tuple(_value(piece, value) for value in piece.values)
     name = f"{INDENT}{name}" if piece.of else name
     return Line(name, (*cells, figures.of(piece.part), *_tokens(work, tokens[piece.part])))

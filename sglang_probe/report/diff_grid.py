@@ -30,14 +30,19 @@ class Line(NamedTuple):
 
 def grid(heading: Line, rows: Sequence[Line], width: Width, indent: str = "") -> list[Text]:
     """Return the rows below their heading. Where not all columns fit, the rest follow in further tables that begin with
-    the first column again. Without a width a row is a sentence, in which each cell has its heading in front."""
+    the first column again. Without a width, or on a page that is too narrow for two columns, a row is a sentence, in
+    which each cell has its heading in front."""
     if width is None:
         return [text for line in rows for text in paragraph(_sentence(heading, line), width)]
     count = len(heading.cells)
     most = widest(count, width, indent)
     sizes = [_size([line.cells[column] for line in (heading, *rows)], most) for column in range(count)]
+    pages = _pages(sizes, width - len(indent) - LEAST_NAME)
+    if max(sum(sizes[one] + GAP for one in columns) for columns in pages) > width - len(indent) - LEAST_NAME:
+        own = indent or "  "
+        return [text for line in rows for text in paragraph(_sentence(heading, line), width, own, own + "  ")]
     shown: list[Text] = []
-    for columns in _pages(sizes, width - len(indent) - LEAST_NAME):
+    for columns in pages:
         room = width - len(indent) - sum(sizes[column] + GAP for column in columns)
         shown += [Text()] if shown else []
         for line in (heading, *rows):

@@ -12,7 +12,7 @@ from rich.text import Text
 from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.model import Explanation, Finding, Lever, RunFindings
 from sglang_probe.explain.phrases import signed
-from sglang_probe.explain.titles import TITLES
+from sglang_probe.explain.titles import title_of
 from sglang_probe.figures import number
 from sglang_probe.report.footer import read_footer
 from sglang_probe.report.header import STYLES, run_name
@@ -65,7 +65,7 @@ def _head(run: Run, width: Width, now: datetime | None, several: bool) -> list[T
 
 def _finding(finding: Finding, width: Width, size: int) -> list[Text]:
     word = SEVERITY_WORDS[finding.severity]
-    title = f"{word}: {TITLES.get(finding.rule, finding.rule)}{who(finding.ranks, size)} ({finding.confidence})"
+    title = f"{word}: {title_of(finding)}{who(finding.ranks, size)} ({finding.confidence})"
     lines = paragraph(title, width, "", HANGING, SEVERITY_STYLES[finding.severity])
     lines += paragraph(finding.says, width, INDENT, INDENT)
     if finding.formula:

@@ -115,10 +115,12 @@ def _between(start: str, end: str | None) -> float | None:
 def _ranks(run: Run) -> str:
     seen = ranks_of(run)
     placed = any(process.rank and (process.rank.world or run.source == "log") for process in seen)
-    size = world_size(run) if placed else UNKNOWN
+    size = str(world_size(run)) if placed else "unknown"
     others = Counter(process.role for process in run.processes if process.label is None)
     hosts = len({process.host for process in run.processes} - {None})
     parts = [f"{len(seen)} of {size} seen" + (f" on {counted(hosts, 'host')}" if hosts else "")]
+    if not seen and run.source == "log":
+        return "none is named in the log"  # nor is any other process: who raised it, its lines do not say
     parts += [f"also {', '.join(_others(others))}"] if others else []
     return "; ".join(parts)
 

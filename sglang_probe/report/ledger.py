@@ -9,9 +9,9 @@ from typing import Final
 from rich.text import Text
 
 from sglang_probe.figures import GIB, UNKNOWN, gib, listed, number, shares
-from sglang_probe.report.bars import LEGEND, bar
+from sglang_probe.report.bars import bar, legend
 from sglang_probe.report.layout import Width, paragraph
-from sglang_probe.report.overview import spent
+from sglang_probe.report.overview import has_strangers, shares_of, spent
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Neighbour, PreLoad, Process, Step
@@ -61,11 +61,17 @@ def ledger_lines(
     else:
         columns = [f"{name:<17} {amount:>10} {share:>7}" for name, amount, share in cells]
         lines += [Text(f"{indent}{row}") for row in _rows(columns, width - len(indent))]
-        drawn = bar(spent(process)[1:], width) if bars else None
-        lines += [] if drawn is None else [drawn, *paragraph(LEGEND, width, indent)]
+        lines += _bar(process, width, indent) if bars else []
     for said in [*_neighbours(process, others), *_unknowns(step)]:
         lines += paragraph(said, width, indent, indent * 2)
     return lines
+
+
+def _bar(process: Process, width: int, indent: str) -> list[Text]:
+    parts = spent(process)
+    foreign = has_strangers([parts])
+    drawn = bar(shares_of(parts, foreign=foreign), width)
+    return [] if drawn is None else [drawn, *paragraph(legend(foreign=foreign), width, indent)]
 
 
 def _of(step: Step) -> str:

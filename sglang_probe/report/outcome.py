@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from sglang_probe.explain.feasible import shown_minimum
 from sglang_probe.explain.subject import Subject, errors_by_id
-from sglang_probe.figures import UNKNOWN, counted
+from sglang_probe.figures import counted, exception_type
 from sglang_probe.report.budget import worked
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.label_ranges import named
@@ -41,9 +42,7 @@ def why(run: Run) -> str | None:
     least = [seat for seat in found if seat.available == tight.available]
     who = process_name(tight.process) if len(least) == 1 else f"{counted(len(least), 'rank')} alike"
     tightest = ", the tightest" if len(least) < len(found) and tight.is_least else ""
-    minimum = tight.budget.minimum_viable_fraction
-    viable = UNKNOWN if minimum is None else f"{minimum:.4f}"
-    return f"rest = {worked(tight.budget)} on {who}{tightest}; minimum viable fraction {viable}"
+    return f"rest = {worked(tight.budget)} on {who}{tightest}; minimum viable fraction {shown_minimum(tight.budget)}"
 
 
 def process_name(process: Process) -> str:
@@ -97,6 +96,8 @@ def _failed(run: Run) -> str:
             reason = ": the first error reports a lost peer, and no process here fell silent before it"
         elif run.source == "log" and not run.failed_phase and not run.failed_label and _says_more(run):
             reason = f": {printable(run.outcome_reason or '')}"
+        elif not run.failed_phase and not run.failed_label and not alike and run.failure is not None:
+            reason = f": {printable(exception_type(run.failure.type))}; where and on which rank was not recorded"
     return f"FAILED{where}{_on(run, alike)}{reason}"
 
 

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from sglang_probe.figures import UNKNOWN, gib
 from sglang_probe.report.apart import SHOWN, Middle, differences
-from sglang_probe.report.bars import LEGEND, PARTS, bar
-from sglang_probe.report.fold import Fold
+from sglang_probe.report.bars import FOREIGN, PARTS, bar, legend
+from sglang_probe.report.fold import TENANT, Fold
 from sglang_probe.report.layout import Width, folded, paragraph
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.label_ranges import named
@@ -22,6 +22,8 @@ INDENT: Final = "  "
 COLUMNS: Final = ("pre-load", *(part.name for part in PARTS))
 FIGURE: Final = 9
 """Columns of a figure, with the gap before it."""
+LEAST_NAME: Final = 16
+"""Columns that the ranks have at least: on a narrower page a row is a sentence."""
 
 
 class Spent(NamedTuple):
@@ -31,30 +33,66 @@ class Spent(NamedTuple):
     weights: int | None
     kv: int | None
     graphs: int | None
+    foreign: int | None
+    """Other processes' that are none of the run."""
     other: int | None
     """All else, explained or not."""
     free: int | None
 
 
 def spent(process: Process) -> Spent:
-    """Return a rank's memory in the few parts that decide. On a CPU, where it has no ledger, what its workers hold."""
+    """Return a rank's memory in the few parts that decide; what its ledger does not say, as its workers or steps do.
+
+    A log's ledger may lack the pools whose cost the log gives: 59.64 before and 12.45 after `kv.pool all` is 47.19.
+    """
     step = last_ledger(process)
+    told = _without_ledger(process)
     if step is None or step.ledger is None or is_cpu(process):
-        return _without_ledger(process)
+        return told
     ledger, total = step.ledger, step.ledger_total_bytes
-    weights, kv = _sum(ledger.weights_target, ledger.weights_draft), _sum(ledger.kv_pool, ledger.request_pool)
-    told = _sum(weights, kv, ledger.graphs, ledger.free)
-    other = None if total is None or ledger.free is None or told is None else total - told
-    return Spent(_pre_load(process), weights, kv, ledger.graphs, other, ledger.free)
+    weights = _first(_sum(ledger.weights_target, ledger.weights_draft), told.weights)
+    kv = _first(_sum(ledger.kv_pool, ledger.request_pool), told.kv)
+    known = _sum(weights, kv, ledger.graphs, ledger.foreign, ledger.free)
+    other = None if total is None or ledger.free is None or known is None else total - known
+    return Spent(_pre_load(process), weights, kv, ledger.graphs, ledger.foreign, other, ledger.free)
+
+
+def has_strangers(rows: Iterable[Spent]) -> bool:
+    """Say whether foreign memory on any of the cards is worth a column."""
+    return any((row.foreign or 0) >= TENANT for row in rows)
+
+
+def shares_of(row: Spent, *, foreign: bool) -> tuple[int | None, ...]:
+    """Return the parts in the order of `PARTS`; without a part for strangers they are in `other`."""
+    if foreign or row.other is None:
+        return row[1:] if foreign else row._replace(foreign=None)[1:]
+    return row._replace(foreign=None, other=row.other + (row.foreign or 0))[1:]
 
 
 def _without_ledger(process: Process) -> Spent:
-    loaded = () if is_cpu(process) else process.workers  # there it is what the host's memory did meanwhile
-    weights = _sum(*(worker.weights_bytes for worker in loaded))
-    kv = _sum(*(None if worker.kv is None else worker.kv.bytes for worker in process.workers))
+    """Return what workers and steps tell. On a CPU no cost counts: it is what the host's memory did meanwhile."""
+    costs = not is_cpu(process)
+    weights = _sum(*(worker.weights_bytes for worker in process.workers)) if costs else None
+    pools = _sum(*(None if worker.kv is None else worker.kv.bytes for worker in process.workers))
+    kv = _first(pools, _sum(*map(_cost, _pool_steps(process))) if costs else None)
     free = [step.free_bytes for step in process.steps if step.free_bytes is not None]
     roots = [step.free_bytes for step in process.steps if step.depth == 0 and step.free_bytes is not None]
-    return Spent(_pre_load(process), weights, kv, None, None, next(reversed(roots or free), None))
+    return Spent(_pre_load(process), weights, kv, None, None, None, next(reversed(roots or free), None))
+
+
+def _pool_steps(process: Process) -> list[Step]:
+    """Return the steps in which pools were made, without those inside another."""
+    made = [step for step in process.steps if step.phase == "kv.pool"]
+    inside = {step.id for step in made}
+    return [step for step in made if step.parent not in inside]
+
+
+def _cost(step: Step) -> int | None:
+    return step.cost_bytes if step.state == "ok" else None
+
+
+def _first(*amounts: int | None) -> int | None:
+    return next((amount for amount in amounts if amount is not None), None)
 
 
 def _pre_load(process: Process) -> int | None:
@@ -76,20 +114,13 @@ def overview(
     folds: Sequence[Fold], rest: Sequence[Fold], middle: Middle | None, width: Width, *, bars: bool = False
 ) -> list[Text]:
     """Return a row for each group of ranks, and one for those of `rest` together; then in what each differs."""
-    rows = [_row(fold.processes, fold.labels) for fold in folds]
     others = [process for fold in rest for process in fold.processes]
-    rows += [_row(others, [label for fold in rest for label in fold.labels], "others")] if others else []
-    is_drawn = bars and width is not None
-    lines = paragraph(f"The ranks at the end (GiB){f'; {LEGEND}' if is_drawn else ''}", width, style="bold")
-    if width is None:
-        lines += [text for row in rows for text in paragraph(_sentence(row), width)]
-    else:
-        room = width - FIGURE * len(COLUMNS)
-        lines.append(Text(f"{'ranks':<{room}}{''.join(f'{column:>{FIGURE}}' for column in COLUMNS)}"))
-        for row in rows:
-            lines += _lines(row, room)
-            drawn = bar(row.middle[1:], width) if is_drawn else None
-            lines += [drawn] if drawn is not None else []
+    groups = [(fold.processes, fold.labels, "") for fold in folds]
+    groups += [(tuple(others), [label for fold in rest for label in fold.labels], "others")] if others else []
+    tables = [[spent(process) for process in processes] for processes, _, _ in groups]
+    foreign = has_strangers(one for table in tables for one in table)
+    rows = [_row(*group, table, foreign=foreign) for group, table in zip(groups, tables, strict=True)]
+    lines = _table(rows, _columns(foreign), width, bars=bars, foreign=foreign)
     if width is not None and any(value is None for row in rows for value in row.middle):
         lines += paragraph(f'"{UNKNOWN}": not known, or never come to', width, INDENT, INDENT * 2)
     for said in _notes(folds, middle, rows):
@@ -97,25 +128,66 @@ def overview(
     return lines
 
 
+def _columns(foreign: bool) -> tuple[str, ...]:
+    return tuple(column for column in COLUMNS if foreign or column != FOREIGN)
+
+
+def _table(rows: Sequence[_Row], columns: Sequence[str], width: Width, *, bars: bool, foreign: bool) -> list[Text]:
+    """Return the rows below their heading; on a page that is too narrow, or none, a row is a sentence."""
+    is_drawn = bars and width is not None
+    said = f"; {legend(foreign=foreign)}" if is_drawn else ""
+    lines = paragraph(f"The ranks at the end (GiB){said}", width, style="bold")
+    room = 0 if width is None else width - FIGURE * len(columns)
+    if room >= LEAST_NAME:
+        lines.append(Text(f"{'ranks':<{room}}{''.join(f'{column:>{FIGURE}}' for column in columns)}"))
+    for row in rows:
+        if room >= LEAST_NAME:
+            lines += _lines(row, room)
+        else:
+            lines += paragraph(_sentence(row, columns, width), width, "" if width is None else INDENT, INDENT * 2)
+        drawn = bar(row.shares, width) if is_drawn and width is not None else None
+        lines += [drawn] if drawn is not None else []
+    return lines
+
+
 class _Row(NamedTuple):
     name: str
     middle: tuple[int | None, ...]
+    """As many as there are columns."""
     spread: tuple[int | None, ...]
     precision: int | None
+    shares: tuple[int | None, ...]
+    """What a bar is drawn of, in the order of `PARTS`."""
 
 
-def _row(processes: Sequence[Process], labels: Sequence[str], name: str = "") -> _Row:
-    columns = list(zip(*map(spent, processes), strict=True))
-    known = [[value for value in column if value is not None] for column in columns]
+def _row(
+    processes: Sequence[Process], labels: Sequence[str], name: str, table: Sequence[Spent], *, foreign: bool
+) -> _Row:
+    parts = [(one.pre_load, *shares_of(one, foreign=foreign)) for one in table]
+    known = [[value for value in column if value is not None] for column in zip(*parts, strict=True)]
     middle = tuple(median_low(values) if values else None for values in known)
     spread = tuple(_farthest(values, one) for values, one in zip(known, middle, strict=True))
+    shown = [place for place, column in enumerate(COLUMNS) if foreign or column != FOREIGN]
     count = f"{len(labels):,} {name or 'ranks'}: " if len(labels) > 1 else ""
-    steps = (last_ledger(process) for process in processes[:1])
-    return _Row(f"{count}{named(labels)}", middle, spread, next((_precision(step) for step in steps), None))
+    return _Row(
+        f"{count}{named(labels)}",
+        tuple(middle[place] for place in shown),
+        tuple(spread[place] for place in shown),
+        _precision(processes[0]),
+        middle[1:],
+    )
 
 
-def _precision(step: Step | None) -> int | None:
-    return None if step is None else max(step.ledger_precision_bytes.values(), default=None)
+def _precision(process: Process) -> int | None:
+    """Return how far off the figures of a rank may be, of a log; None: exact."""
+    step = last_ledger(process)
+    ledger = max(step.ledger_precision_bytes.values(), default=None) if step is not None else None
+    if ledger is not None:
+        return ledger
+    parts = [part for worker in process.workers for part in (worker.budget, worker.kv) if part is not None]
+    known = [one.precision_bytes for one in (*process.steps, *parts)]
+    known += [worker.weights_precision_bytes for worker in process.workers]
+    return max((one for one in known if one is not None), default=None)
 
 
 def _farthest(values: Iterable[int], middle: int | None) -> int | None:
@@ -134,11 +206,12 @@ def _lines(row: _Row, room: int) -> Iterator[Text]:
         yield Text(f"{name:<{room}}{figures[position] if position < len(figures) else ''}".rstrip())
 
 
-def _sentence(row: _Row) -> str:
+def _sentence(row: _Row, columns: Sequence[str], width: Width) -> str:
     cells = []
-    for column, value, far in zip(COLUMNS, row.middle, row.spread, strict=True):
+    for column, value, far in zip(columns, row.middle, row.spread, strict=True):
         off = f" +- {gib(far, row.precision)}" if (far or 0) >= SHOWN else ""
-        cells.append(f"{column} {'unknown' if value is None else gib(value, row.precision)}{off}")
+        unknown = "unknown" if width is None else UNKNOWN
+        cells.append(f"{column} {unknown if value is None else gib(value, row.precision)}{off}")
     return f"{row.name.replace(': ', ', ', 1)}: {', '.join(cells)}"
 
 

@@ -20,6 +20,8 @@ from sglang_probe.timeline.model import Budget
 
 NAME: Final = 24
 FIGURE: Final = 14
+NARROW: Final = 72
+"""Columns below which a table of the plan is told in sentences."""
 INDENT: Final = "  "
 
 
@@ -113,15 +115,15 @@ def _whole(value: float | None) -> int | None:
 
 
 def _table(numbers: Sequence[Number], width: Width) -> Iterator[Text]:
-    if width is not None:
+    if not _is_told(width):
         yield Text(f"{'what (memory in GiB)':<{NAME}}{'this run':>{FIGURE}}{'planned':>{FIGURE}}  basis", style="bold")
     for one in numbers:
         now, then = (_figure(one.unit, value) for value in (one.run, one.planned))
         basis = f"{one.basis}: {_title(one.rule)}" if one.rule is not None else one.basis
         far = f" +- {shown(one.unit, one.precision)}" if one.precision and one.planned is not None else ""
-        if width is None:
+        if _is_told(width):
             what = f"{_name(one.name)}{_unit(one.unit)}"
-            yield from paragraph(f"{what}: this run {now}, planned {then}{far}; {basis}", width)
+            yield from paragraph(f"{what}: this run {now}, planned {then}{far}; {basis}", width, INDENT, INDENT * 2)
         else:
             yield Text(f"{_name(one.name):<{NAME}}{now:>{FIGURE}}{then:>{FIGURE}}  {basis}{far}")
     reasons: dict[str, list[str]] = {}
@@ -130,6 +132,11 @@ def _table(numbers: Sequence[Number], width: Width) -> Iterator[Text]:
             reasons.setdefault(one.says, []).append(_name(one.name))
     for reason, names in reasons.items():
         yield from paragraph(f'"{UNKNOWN}" in {", ".join(names)}: {reason}', width, INDENT, INDENT * 2)
+
+
+def _is_told(width: Width) -> bool:
+    """Say whether a row is a sentence: without a page, or on one that is too narrow for the columns."""
+    return width is None or width < NARROW
 
 
 def _title(rule: str) -> str:
@@ -155,13 +162,14 @@ def _figure(unit: Unit, value: float | None) -> str:
 def _against(rows: Sequence[Against], other: Source, width: Width) -> Iterator[Text]:
     yield from paragraph(f"Against {_source(other)}", width, hanging=INDENT, style="bold")
     heads = ("predicted", "measured", "error")
-    if width is not None:
+    if not _is_told(width):
         yield Text(f"{'what (memory in GiB)':<{NAME}}" + "".join(f"{head:>{FIGURE}}" for head in heads))
     for one in rows:
         figures = (*(_figure(one.unit, value) for value in (one.predicted, one.measured)), _error(one))
-        if width is None:
+        if _is_told(width):
             said = ", ".join(f"{head} {figure}" for head, figure in zip(heads, figures, strict=True))
-            yield from paragraph(f"{_name(one.name)}{_unit(one.unit)}: {said}{_far(one)}", width)
+            told = f"{_name(one.name)}{_unit(one.unit)}: {said}{_far(one)}"
+            yield from paragraph(told, width, INDENT, INDENT * 2)
         else:
             yield Text(f"{_name(one.name):<{NAME}}" + "".join(f"{figure:>{FIGURE}}" for figure in figures) + _far(one))
 

@@ -16,6 +16,7 @@ from sglang_probe.timeline.model import Process, Step
 HEADINGS: Final = (("", "", "free", "free", ""), ("phase (memory in GiB)", "state  secs", "before", "after", "cost"))
 LAYOUTS: Final = ((2, 2), (1, 2), (1, 1))
 """(blanks between columns, blanks per level of nesting): the first with which the fewest phases are broken in two."""
+INDENT: Final = "  "
 LEAST_PHASE: Final = 24
 """Columns that the phase gets at least, however wide the figures are."""
 WORTH_A_ROW: Final = 16 << 20
@@ -31,6 +32,11 @@ class Layout(NamedTuple):
     widths: tuple[int, ...]
     """Columns of each of the figures, without the gaps."""
 
+    @property
+    def figures(self) -> int:
+        """Return the columns of all figures, with their gaps."""
+        return sum(self.gap + width for width in self.widths)
+
 
 def layout_of(processes: Iterable[Process], width: int) -> Layout:
     """Return the first layout with which the fewest phases of all these processes are broken in two."""
@@ -43,10 +49,13 @@ def layout_of(processes: Iterable[Process], width: int) -> Layout:
 
 
 def steps_table(process: Process, width: Width, layout: Layout | None = None) -> list[Text]:
-    """Return the table of one process; `layout` is that of the whole report. Without a width a step is a sentence."""
+    """Return the table of one process; `layout` is that of the whole report. Without a width, or on a page that is too
+    narrow for the columns, a step is a sentence."""
     if width is None:
         return [text for said in _sentences(process) for text in paragraph(said, width)]
     layout = layout or layout_of([process], width)
+    if width < LEAST_PHASE + layout.figures:
+        return [text for said in _sentences(process) for text in paragraph(said, width, INDENT, INDENT * 2)]
     rows = list(_rows(process))
     names = _phases(rows, layout, width).names
     room = max(cell_len(line) for lines in (*names, [HEADINGS[1][0]]) for line in lines)
@@ -150,7 +159,7 @@ class _Names(NamedTuple):
 
 def _phases(rows: Sequence[_Row], layout: Layout, width: int) -> _Names:
     """Return the names indented by their nesting, broken where they are too long for their column."""
-    room = max(width - sum(layout.gap + figure for figure in layout.widths), LEAST_PHASE)
+    room = max(width - layout.figures, LEAST_PHASE)
     names = []
     for row in rows:
         own = " " * min(layout.indent * row.depth, room // 2)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sglang_probe.cli.looks import PLAIN
+from sglang_probe.cli.output import NARROWEST
 from sglang_probe.cli.progress import PATIENCE_S
 from tests.cli.conftest import ROOT
 from tests.cli.test_timeline import on_terminal
@@ -62,6 +63,31 @@ def test_a_rank_that_is_not_there_is_refused_with_those_that_are(probe: Probe) -
 
     assert (told.returncode, told.stdout) == (2, "")
     assert told.stderr == "sglang-probe timeline: --rank 'TP9' is none of this run's; its ranks are TP0, TP1\n"
+
+
+def test_a_rank_may_be_named_by_the_number_that_its_label_alone_ends_in(probe: Probe) -> None:
+    told, whole = (probe("timeline", RUNS / "car", "--rank", name) for name in ("1", "TP1"))
+
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout == whole.stdout
+
+
+@pytest.mark.parametrize("name", ["9", "P1", "01", "-"])
+def test_a_number_that_no_label_ends_in_is_refused_with_the_labels(probe: Probe, name: str) -> None:
+    told = probe("timeline", RUNS / "car", f"--rank={name}")
+
+    assert told.returncode == 2
+    assert told.stderr.endswith("its ranks are TP0, TP1\n")
+
+
+@each_command
+@pytest.mark.parametrize("width", [NARROWEST, 60, 100])
+def test_a_page_is_as_wide_as_its_terminal(start: Start, words: list[str | Path], width: int) -> None:
+    seen = on_terminal(start, *words, NO_COLOR="1", COLUMNS=str(width))
+    foldable = [line for line in seen.splitlines() if max(map(len, line.split()), default=0) <= width // 2]
+    longest = max(map(len, foldable))
+
+    assert 0.8 * width < longest <= width
 
 
 def stages_on_a_terminal(*seconds: float, fails: bool = False) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sglang_probe.events import names
-from sglang_probe.report.bars import LEGEND
+from sglang_probe.report.bars import legend
 
 Probe = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -23,7 +23,7 @@ Events = list[dict[str, Any]]
 
 FORMULA = "= 21.697 - 93.999 x (1 - 0.550) - 0.000 = -20.603 GiB -> no KV cache"
 ANSI = re.compile("\x1b\\[[0-9;]*m")
-BAR = re.compile(rf"^  \[[WKGo.]+\]$|^  {re.escape(LEGEND)}$")
+BAR = re.compile(rf"^  \[[WKGFo.]+\]$|^  {re.escape(legend(foreign=False))}$")
 
 
 def test_a_failed_start_is_settled_on_one_page_and_is_no_error_of_the_command(

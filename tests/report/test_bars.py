@@ -16,10 +16,10 @@ def test_letters_alone_tell_the_parts_apart() -> None:
 
 
 def test_a_bar_is_in_proportion() -> None:
-    drawn = bar([GIB, 2 * GIB, 0, None, GIB], 80)
+    drawn = bar([GIB, 2 * GIB, 0, 0, None, GIB], 80)
     assert drawn is None  # what else there is, is not known
 
-    drawn = bar([GIB, 2 * GIB, None, 0, GIB], 44)
+    drawn = bar([GIB, 2 * GIB, None, None, 0, GIB], 44)
     assert drawn is not None
     assert drawn.plain == f"  [{'W' * 10}{'K' * 20}{'.' * 10}]"
 

@@ -11,7 +11,7 @@ from sglang_probe.explain.diff.compare import compare
 from sglang_probe.explain.engine import explain
 from sglang_probe.explain.plan.inputs import Inputs
 from sglang_probe.explain.plan.make import plan
-from sglang_probe.report.bars import LEGEND
+from sglang_probe.report.bars import legend
 from sglang_probe.report.diff import diff_text
 from sglang_probe.report.explain import explain_text
 from sglang_probe.report.layout import WIDTH, Width
@@ -20,6 +20,7 @@ from sglang_probe.report.text import timeline_text
 from tests.report.sizes import ODD, SIZES, sized
 
 ANSI = re.compile("\x1b\\[[0-9;]*m")
+NARROW = (40, 50, 60, 70, 79)
 READABLE = 250
 """Lines that a person reads: about what a run of one rank and one that differs takes, whatever the number of ranks."""
 
@@ -79,6 +80,23 @@ def test_a_text_fits_the_page_and_is_read_whatever_the_number_of_ranks(render: T
 
 
 @each_text
+@pytest.mark.parametrize("width", NARROW)
+@pytest.mark.parametrize("size", [1, 8])
+def test_a_narrow_page_has_no_line_that_could_be_broken_and_is_too_long(render: Text, size: int, width: int) -> None:
+    lines = render(size, width, False).splitlines()
+
+    assert [line for line in lines if len(line) > width and " " in line.strip()] == []
+
+
+@pytest.mark.parametrize("width", NARROW)
+def test_a_narrow_page_has_every_figure_of_the_page(width: int) -> None:
+    page, narrow = (re.findall(r"\d+\.\d{3}\b", _timeline(8, one)) for one in (WIDTH, width))
+
+    assert page
+    assert set(page) == set(narrow)
+
+
+@each_text
 @each_size
 def test_colour_adds_escapes_and_changes_no_character(render: Text, size: int) -> None:
     plain, coloured = (render(size, WIDTH, colour) for colour in (False, True))
@@ -108,7 +126,7 @@ def test_a_plain_text_has_every_figure_of_the_page(size: int) -> None:
 @each_size
 def test_a_bar_carries_nothing_that_the_text_without_it_lacks(size: int) -> None:
     drawn, bare = _bars(size, WIDTH).splitlines(), _timeline(size, WIDTH).splitlines()
-    titled = [line.removesuffix(f"; {LEGEND}") for line in drawn]
+    titled = [line.removesuffix(f"; {legend(foreign=False)}") for line in drawn]
 
-    assert bare == [line for line in titled if not line.startswith("  [") and line != f"  {LEGEND}"]
+    assert bare == [line for line in titled if not line.startswith("  [") and line != f"  {legend(foreign=False)}"]
     assert len(bare) < len(drawn)

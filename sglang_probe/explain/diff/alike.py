@@ -8,6 +8,7 @@ from typing import Final
 
 from sglang_probe.explain.diff.arithmetic import arithmetic_of
 from sglang_probe.explain.diff.causes import part_name, subject_of, worked
+from sglang_probe.explain.diff.figures import NO_FACT, UNRECORDED, what_differs
 from sglang_probe.explain.diff.links import behind, name_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Piece, Row
 from sglang_probe.explain.diff.names import called
@@ -49,9 +50,11 @@ def brief(error: str) -> str:
     return error if len(error) <= LONGEST else f"{error[:LONGEST].rpartition(' ')[0]} ..."
 
 
-def alike_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]) -> Cause | None:
+def alike_cause(
+    runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str], *, unknown: bool = False
+) -> Cause | None:
     """Return what is known of two failures that are alike, with the number; None where they are not, or where of
-    several differences one explains one of them."""
+    several differences one explains one of them. `unknown`: no fact that a person sets is known of both."""
     if not fail_alike(runs):
         return None
     real = counted(rows)
@@ -62,14 +65,16 @@ def alike_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]
             return None
         error = error_of(runs[1])
         how = _shortages(runs) or (f" ({brief(error)})" if error else "")
-        says = f"{where}{how}: {_what_differs(real)}"
+        told = f"{UNRECORDED}{what_differs(runs)}" if unknown and not real else _what_differs(real)
+        says = f"{where}{how}: {told}"
         return _cause(real, says, None if len(_kinds(real)) > 1 else False, names)
     rests = " and ".join(gib(rest) for rest in found.rest_bytes)
     turning = list(_turning(runs, rows, names))
     if turning:
         says = f"both fail in {runs[1].failed_phase}, with rest {rests} GiB, and not for one reason"
         return _cause(real, f"{says}: {'; '.join(turning)}", None, names)
-    what = "what differs" if real else "nothing recorded differs that counts; what does differ"
+    none = UNRECORDED if unknown else NO_FACT
+    what = "what differs" if real else f"{none}{what_differs(runs)}; what does differ"
     changed = f"{what} changed the rest by {change(*found.rest_bytes)} GiB and is not the cause of either failure"
     named = _named(found, rows, real)
     return _cause(real, f"{where}, with rest {rests} GiB: {changed}{f': {named}' if named else ''}", False, names)
@@ -94,7 +99,7 @@ def _kinds(real: Sequence[Row]) -> set[tuple[str, str]]:
 
 def _what_differs(real: Sequence[Row]) -> str:
     if not real:
-        return "nothing recorded differs that counts"
+        return NO_FACT
     named = listed([set_to(row) for row in real], MANY)
     if len(_kinds(real)) == 1:
         return f"what differs ({named}) is not the cause of either failure: it fails with it and without it"

@@ -9,12 +9,13 @@ from sglang_probe.explain.diff.alike import alike_cause
 from sglang_probe.explain.diff.arithmetic import WHOLE, arithmetic_of
 from sglang_probe.explain.diff.causes import budget_causes, turns
 from sglang_probe.explain.diff.experiment import experiment_of
+from sglang_probe.explain.diff.figures import UNRECORDED, nothing_to_compare
 from sglang_probe.explain.diff.launchers import lack_of
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Diff, RankDiff, Row, Side
 from sglang_probe.explain.diff.parting import parting, phase_cause
 from sglang_probe.explain.diff.provenance import counted, provenance_rows
 from sglang_probe.explain.diff.ranks import by_label, rank_diffs
-from sglang_probe.explain.diff.sentences import sentences
+from sglang_probe.explain.diff.sentences import Facts, sentences
 from sglang_probe.explain.diff.sides import sides_of
 from sglang_probe.explain.diff.tenants import on_a_cpu
 from sglang_probe.explain.diff.values import NO_VARIABLES, SAME_ON_A_CARD
@@ -37,7 +38,7 @@ def _compared(runs: Sequence[Run], sides: tuple[Side, ...], *, everything: bool 
     facts = provenance_rows(runs)
     rows = tuple(row for row in facts if row.differs or everything)
     ranks = rank_diffs(runs)
-    notes = tuple(_notes(runs, sides))
+    notes = (*((UNRECORDED,) if nothing_to_compare(facts) else ()), *_notes(runs, sides))
     if len(runs) == 2:
         lack = lack_of(runs)
         whole = lack is None or all(row.why != lack.reason for row in facts)
@@ -69,15 +70,16 @@ def _pair(
         found = None
     experiment = experiment_of(runs, sides, rows, ranks, found)
     causes = [] if found is None else list(budget_causes(found, rows, sides, runs))
-    names = [side.name for side in sides]
-    alike = alike_cause(runs, rows, names) if counted(rows) or ranks else None
+    names, unknown = [side.name for side in sides], UNRECORDED in notes
+    alike = alike_cause(runs, rows, names, unknown=unknown) if counted(rows) or ranks else None
     if alike is not None:
         causes = [alike, *causes]
     elif _budget_turned(found):
         where = None if _budget_decides(runs) else parting(runs, names)
         causes = causes if where is None else [*causes, where]
     elif not any(cause.explains for cause in causes) or not _budget_decides(runs):
-        phase = None if _ended_alike(runs) and not counted(rows) and not ranks else phase_cause(runs, rows, names)
+        nothing = _ended_alike(runs) and not counted(rows) and not ranks
+        phase = None if nothing else phase_cause(runs, rows, names, unknown=unknown)
         causes = causes if phase is None else [phase, *causes]
     return Diff(
         sides=sides,
@@ -86,7 +88,12 @@ def _pair(
         arithmetic=found,
         experiment=experiment,
         causes=tuple(causes),
-        says=tuple(sentences(runs, rows, ranks, found, experiment, causes, tightest=sides[1].tightest, whole=whole)),
+        says=tuple(
+            sentences(
+                runs, rows, ranks, found, experiment, causes,
+                tightest=sides[1].tightest, facts=Facts(whole, unknown),
+            )
+        ),
         notes=(*notes, PARTS_ON_A_CPU) if found is not None and on_a_cpu(runs) else notes,
     )
 

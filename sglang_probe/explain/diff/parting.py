@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sglang_probe.explain.diff.alike import brief
+from sglang_probe.explain.diff.figures import NO_FACT, UNRECORDED, what_differs
 from sglang_probe.explain.diff.links import name_of
 from sglang_probe.explain.diff.model import Cause, Row
 from sglang_probe.explain.diff.names import called
@@ -24,6 +25,9 @@ ENDED: Final = frozenset({"error", "died"})
 """Share by which what is missing may differ from what a tenant holds: NVML counts a process a little short."""
 
 
+UNKNOWN_CAUSE: Final = f"{UNRECORDED}, so what made the difference is unknown"
+
+
 class Proof(NamedTuple):
     """Numbers that a failure is made of, and whether the other side's tenants are the whole of it."""
 
@@ -31,8 +35,11 @@ class Proof(NamedTuple):
     tenants: bool
 
 
-def phase_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]) -> Cause | None:
-    """Return where the runs part and what is known of the reason; None where both started."""
+def phase_cause(
+    runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str], *, unknown: bool = False
+) -> Cause | None:
+    """Return where the runs part and what is known of the reason; None where both started. `unknown`: no fact that a
+    person sets is known of both."""
     worse = _earlier(runs)
     if worse is None:
         return None
@@ -55,12 +62,12 @@ def phase_cause(runs: tuple[Run, Run], rows: Sequence[Row], names: Sequence[str]
     if settled and tenants_in_words(tenants, worse):
         says.append(f"{tenants_in_words(tenants, worse)}, explains it")
     else:
-        says.append(_blame(real))
+        says.append(f"{UNKNOWN_CAUSE}{what_differs(runs)}" if unknown and not real else _blame(real))
     return Cause(
         side=names[1],
         part="phase",
         differences=tuple(name_of(row) for row in (tenants if settled else real)),
-        explains=True if settled else False if not real else None,
+        explains=True if settled else None if real or unknown else False,
         says="; ".join(says),
     )
 
@@ -76,7 +83,7 @@ def parting(runs: tuple[Run, Run], names: Sequence[str]) -> Cause | None:
 
 def _blame(real: Sequence[Row]) -> str:
     if not real:
-        return "nothing recorded differs that counts, so what made the difference was not recorded"
+        return f"{NO_FACT}, as far as it counts, so what made the difference was not recorded"
     if len(real) == 1:
         return f"the only recorded difference that counts: {told(real[0])}"
     return f"which of {len(real)} recorded differences made it cannot be told from numbers"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from sglang_probe.explain.diff.arithmetic import REST_OF_WAY
 from sglang_probe.explain.diff.causes import part_name
+from sglang_probe.explain.diff.figures import NO_FACT, UNRECORDED, what_differs
 from sglang_probe.explain.diff.model import Arithmetic, Cause, Experiment, LedgerRow, RankDiff, Row
 from sglang_probe.explain.diff.precision import AS_FAR, is_log
 from sglang_probe.explain.diff.printed import of_the_whole
@@ -18,11 +19,22 @@ from sglang_probe.timeline.model import Run
 
 NOTHING: Final = "these two differ in nothing recorded"
 NOTHING_COUNTS: Final = "these two differ in nothing that counts"
+NO_FACT_COUNTS: Final = "nothing that counts differs in what they were made of"
+"""Of two whose figures do differ."""
 UNKNOWN: Final = frozenset({"unknown", "starting"})
 """Outcomes that are none."""
 LOOK: Final = "a log lists no processes: look at who else was on the card (nvidia-smi), or run with the probe"
 """What to do where less was free before the weights, and a log is all that is known."""
 MANY: Final = 4
+
+
+class Facts(NamedTuple):
+    """How much is known of what the sides were made of."""
+
+    whole: bool
+    """Nothing of a side was left out."""
+    unknown: bool
+    """No fact that a person sets is known of both."""
 
 
 def sentences(
@@ -34,15 +46,20 @@ def sentences(
     causes: Sequence[Cause],
     *,
     tightest: str | None,
-    whole: bool,
+    facts: Facts,
 ) -> Iterator[str]:
-    """Yield all sentences of a pair; `tightest`: the candidate's; `whole`: nothing of a side was left out."""
+    """Yield all sentences of a pair; `tightest`: the candidate's."""
+    whole, unknown = facts
     real = counted(rows)
     far = f", {AS_FAR}" if any(is_log(run) for run in runs) else ""
     nothing = NOTHING if whole and not any(row.differs for row in rows) else NOTHING_COUNTS
+    figures = what_differs(runs)
     known = not any(run.outcome in UNKNOWN for run in runs)
     ended_alike = runs[0].outcome == runs[1].outcome
     if not real and not causes and not ranks and (ended_alike or not known):
+        if unknown and figures:
+            yield f"{UNRECORDED}{figures}"
+            return
         yield f"{nothing}{far}" if known or ended_alike else f"{nothing}, as far as both were recorded"
         return
     leading = [cause.says for cause in causes if cause.explains or cause.part == "phase"]
@@ -54,8 +71,11 @@ def sentences(
     unnamed = [row for row in real if not (named and row.group == "tenants")]
     news = [row for row in unnamed if not any(_names(one, row) for one in above)]
     changed = listed([told(row).removesuffix(" changed") for row in news], MANY)
-    if not real:
-        yield f"{nothing}, and yet {'their memory is not the same' if ended_alike else 'they did not end alike'}"
+    if not real and unknown and not any(UNRECORDED in one for one in above):
+        yield f"{UNRECORDED}{figures}"
+    elif not real and not unknown:
+        made = NO_FACT if nothing == NOTHING else NO_FACT_COUNTS
+        yield f"{made}, and yet {'their memory is not the same' if ended_alike else 'they did not end alike'}"
     elif news:
         yield f"changed{' too' if len(news) < len(real) else ''}: {changed}"
     if found is not None and found.delta_bytes:

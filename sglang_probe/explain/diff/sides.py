@@ -8,6 +8,7 @@ from sglang_probe.explain.diff.model import Side
 from sglang_probe.explain.diff.names import names_of
 from sglang_probe.explain.diff.precision import of_term
 from sglang_probe.explain.diff.ranks import target_of
+from sglang_probe.explain.feasible import minimum_of
 from sglang_probe.explain.subject import Seat, Subject
 from sglang_probe.timeline.arithmetic import token_bytes
 from sglang_probe.timeline.model import Budget, Process, Run, Step
@@ -40,7 +41,7 @@ def _side(name: str, run: Run) -> Side:
         pre_load_bytes=budget.pre_load_bytes,
         available_bytes=budget.available_bytes,
         rest_bytes=reached(budget, token_of(seat)),
-        minimum_viable_fraction=budget.minimum_viable_fraction,
+        minimum_viable_fraction=minimum_of(budget),
         verified=budget.verified,
         tokens=tokens_of(run),
         bytes_per_token=token_of(seat),

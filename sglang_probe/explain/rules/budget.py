@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sglang_probe.explain.counterfactual import after_weights, given_back
-from sglang_probe.explain.feasible import Interval, at_least, at_most, interval_of, shown_minimum
+from sglang_probe.explain.feasible import Interval, at_least, at_most, equals_minimum, interval_of
 from sglang_probe.explain.levers import levers_of, real_weights
 from sglang_probe.explain.log_tokens import bytes_of_token, seat_token
 from sglang_probe.explain.model import Finding, Lever
@@ -106,6 +106,8 @@ def _says(subject: Subject, seat: Seat) -> str:
         return f"The KV budget is {gib(budget.rest_bytes)} GiB {who}; a term of it is unknown."
     used = pre_load - available + sum(budget.deductions.values())
     of_which = "" if weights is None else f", weights {gib(weights)} of them"
+    if weights and not float(gib(weights)):
+        of_which = ", next to nothing of it weights"
     short = f"short by {gib(-budget.rest_bytes)} GiB" if budget.rest_bytes < 0 else "nothing is left"
     least = f" (the least is on {seat.label})" if 1 < len(subject.negative) and _differ(subject) else ""
     return (
@@ -147,8 +149,8 @@ def _formula(seat: Seat) -> str:
     taken = "".join(f" - {gib(size)}" for size in budget.deductions.values())
     available = f"({gib(budget.available_bytes)}{taken})" if taken else gib(budget.available_bytes)
     return (
-        f"{formula}; minimum viable fraction = 1 - {available} / {gib(budget.pre_load_bytes)} ="
-        f" {shown_minimum(budget)}"
+        f"{formula}; minimum viable fraction = 1 - {available} / {gib(budget.pre_load_bytes)}"
+        f"{equals_minimum(budget)}"
     )
 
 
@@ -202,8 +204,9 @@ def _notes(subject: Subject, seat: Seat, interval: Interval | None) -> Iterator[
     if printed is not None and own is not None:
         by_lines = "by the printed lines " if budget.precisions else ""
         own_exact = not budget.precisions and abs(printed - own) <= SAME_MINIMUM
-        is_same = f"{printed:.4f}" == shown_minimum(budget) or own_exact
-        verdict = ": the same" if is_same else f", and {by_lines}it is {shown_minimum(budget)}"
+        is_same = f"{printed:.4f}" == at_least(own) or own_exact
+        nearest = "" if f"{printed:.4f}" == at_least(own) else ", rounded to the nearest"
+        verdict = f": the same{nearest}" if is_same else f", and {by_lines}it is {at_least(own)}"
         yield f"SGLang's own message names {printed:.4f} as the minimum{verdict}"
     if budget.verified:
         yield "verified: these terms reproduce SGLang's own result exactly"

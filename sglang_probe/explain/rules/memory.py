@@ -22,6 +22,8 @@ from sglang_probe.timeline.processes import is_cpu
 
 LARGE: Final = 1 << 30
 """Reserved and not allocated by torch: from here on it is worth asking about pieces."""
+FIRST_STEP: Final = 0.01
+"""Of the fraction, where by how much to lower it cannot be computed: 1.4 GiB of a card of 140."""
 SCARCE: Final = 0.25
 """Part of SGLang's own reserve below which activations may run out."""
 
@@ -50,7 +52,7 @@ def fragmentation(subject: Subject) -> Iterator[Finding]:
         return
     yield Finding(
         rule="fragmentation",
-        severity="error",
+        severity="warning",
         ranks=shortage.ranks,
         says=f"PyTorch holds {mib(idle)} that are reserved and not allocated, more than the"
         f" {mib(shortage.wanted_bytes)} that"
@@ -147,7 +149,7 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
         rule=rule,
         severity="error",
         ranks=shortage.ranks,
-        says=f"Out of memory{where}. {figures_of(said)}{_enough(shortage)}".rstrip(),
+        says=_what(where, f"{figures_of(said)}{_enough(shortage)}".rstrip()),
         numbers=numbers_of(said)
         | {"failed_size": size, "free_bytes": step.free_bytes, "short_by_bytes": shortage.short_bytes},
         formula=None
@@ -159,6 +161,13 @@ def _finding(shortage: Shortage, rule: str, levers: tuple[Lever, ...]) -> Findin
         notes=tuple(_notes(step, shortage)),
         confidence="certain",
     )
+
+
+def _what(where: str, figures: str) -> str:
+    """Say where it struck and with which figures; the title has said what."""
+    if where:
+        return f"Out of memory{where}. {figures}".rstrip()
+    return figures or "The message names no figure, no phase and no rank."
 
 
 def _size(step: Step) -> Any:
@@ -238,15 +247,29 @@ def _make_way(subject: Subject, shortage: Shortage) -> Iterator[Lever]:
         fewer = "" if not token else f" by {number(-(-shortage.short_bytes // token))} tokens at least"
         yield Lever(flag="--max-total-tokens", says=f"lower it{fewer}: {why}", gain_bytes=shortage.short_bytes)
         return
-    yield _lowered(subject, seat, shortage.short_bytes)
+    yield _lowered(subject, seat, shortage.short_bytes, shortage.said.total)
 
 
-def _lowered(subject: Subject, seat: Seat | None, short: int) -> Lever:
+def _by_unknown(short: int, total: int | None) -> str:
+    """Say what to try where the fraction or the pre-load memory is not known.
+
+    Worked example: 471.25 MiB of a card of 140.06 GiB are 0.0033 of it, and more of what was free before the weights.
+    """
+    says = (
+        f"lower it: {mib(short)} more are needed beside the budget. By how much is unknown: the fraction in force and"
+        " the pre-load memory were not recorded"
+    )
+    if not total:
+        return f"{says}; try {FIRST_STEP} less first"
+    tried = math.ceil(short / total / FIRST_STEP) * FIRST_STEP
+    return f"{says}; it is more than {mib(short)} / {gib(total)} GiB = {short / total:.4f}: try {tried:.2f} less first"
+
+
+def _lowered(subject: Subject, seat: Seat | None, short: int, total: int | None = None) -> Lever:
     """Return a fraction that leaves `short` bytes more beside the static budget, and what SGLang would set aside."""
     budget = None if seat is None else seat.budget
     if seat is None or budget is None or not budget.pre_load_bytes or budget.mem_fraction_static is None:
-        says = f"lower it: {mib(short)} more are needed beside the budget"
-        return Lever(flag="--mem-fraction-static", says=says)
+        return Lever(flag="--mem-fraction-static", says=_by_unknown(short, total))
     step = short / budget.pre_load_bytes
     needed = budget.mem_fraction_static - step
     least = f"{mib(short)} / {gib(budget.pre_load_bytes)} GiB = {step:.5f} is the least"

@@ -211,7 +211,9 @@ def _use_others(pids: str) -> str:
 
 
 def _move_it(pids: str) -> str:
-    return f"{_look(pids)} and move one of the two to another device"
+    if "," in pids:
+        return f"{_look(pids)} and move those processes, or this server, to other devices"
+    return f"{_look(pids)} and move it, or this server, to another device"
 
 
 def _look(pids: str) -> str:

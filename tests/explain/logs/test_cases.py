@@ -69,7 +69,7 @@ WORDS: dict[str, list[str]] = {
     "weights_exceed_static_budget": [
         "The static budget is 121.35 GiB (0.880 of the 137.90 that were free before the weights)",
         "weights 125.65 of them: short by 4.30 GiB",
-        "minimum viable fraction = 1 - 12.25 / 137.90 = 0.9112",
+        "minimum viable fraction = 1 - 12.25 / 137.90, which is 0.9113 by SGLang's message",
         "SGLang's own message names 0.9113 as the minimum, and by the printed lines it is 0.9112",
     ],
 }
