@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.model import Explanation, Finding
 from sglang_probe.explain.subject import Subject
-from sglang_probe.explain.titles import TITLES
+from sglang_probe.explain.titles import title_of
 from sglang_probe.figures import GIB, counted, gib, seconds
 from sglang_probe.report.budget import worked
 from sglang_probe.report.explain import SEVERITY_WORDS, lever_words
@@ -154,7 +154,7 @@ def _says(run: Run, findings: Sequence[Finding], runs: int) -> Iterator[Said]:
         yield Said(f"KV budget: {worked(tightest.budget)}")
     for finding in [one for one in findings if one.severity != "info"][:1]:
         who = f", {named(finding.ranks)}" if 0 < len(finding.ranks) < len(ranks_of(run)) else ""
-        yield Said(f"{SEVERITY_WORDS[finding.severity]}: {TITLES.get(finding.rule, finding.rule)}{who}", bold=True)
+        yield Said(f"{SEVERITY_WORDS[finding.severity]}: {title_of(finding)}{who}", bold=True)
         yield Said(finding.says)
         if finding.lever is not None:
             yield Said(f"do: {lever_words(finding.lever)}", bold=True)

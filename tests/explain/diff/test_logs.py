@@ -25,7 +25,8 @@ from tests.timeline.logs.pairs import CAR, DATA, FIRST, LOGS, both_of, events_of
 EXPERIMENTS = DATA / "h200-x2-sglang-0.5.14-experiments"
 FAILURES = DATA / "h200-x2-sglang-0.5.14-failures"
 NOCAR, LOWFRAC = FIRST / "nocar.log", FIRST / "lowfrac.log"
-PLAIN = {path.parent: path.parent / "car.log" for path in LOGS}
+PLAIN = {path.parent: path.parent / "car.log" for path in LOGS} | {DATA / "h200-x2-sglang-0.5.14-ranks": CAR}
+"""The plain start of each set of recordings; one without its own has the first of all."""
 
 
 def pairs(path: Path) -> tuple[Diff, Diff]:
