@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sglang_probe.explain.phrases import mib
+from sglang_probe.explain.plan.beyond import beyond_of, said_of
 from sglang_probe.explain.plan.early import failed_early, settings_in, with_own_tenants, without_tenants
 from sglang_probe.explain.plan.facts import Facts, facts_of
 from sglang_probe.explain.plan.forward import outlook
@@ -80,12 +81,14 @@ def _plan(inputs: Inputs | None, wishes: Wishes, run: Run, like: Run | None, aga
     levers = levers_of(facts, resolved, wishes) if resolved.holds is False else ()
     nothing = NO_LEVER if resolved.holds is False and not levers else None
     answer = [one for one in (stands, *says(resolved, wishes), again, nothing, lent) if one is not None]
+    planned = with_own_tenants(changes(facts, kept), given_back)
+    beyond = () if against is None else beyond_of(run, against, planned)
     low, high = (_end(resolved.frame, one) for one in (resolved.ends or (None, None)))
     return Plan(
         run=facts.source,
         like=facts.like,
         stands_for=None if told is None else run.run_id,
-        changes=with_own_tenants(changes(facts, kept), given_back),
+        changes=planned,
         wishes=resolved.wishes,
         lowest=low,
         highest=high,
@@ -95,9 +98,10 @@ def _plan(inputs: Inputs | None, wishes: Wishes, run: Run, like: Run | None, aga
         replays=replays(facts),
         numbers=numbers,
         levers=levers,
-        assumptions=(*notes, *assumptions(facts, resolved, numbers)),
+        assumptions=(*notes, *([said_of(beyond)] if beyond else []), *assumptions(facts, resolved, numbers)),
         against=() if other is None else tuple(_against(numbers, other, lumped=facts.after.lumped)),
         other=None if other is None else other.source,
+        not_planned=beyond,
     )
 
 

@@ -133,6 +133,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     against: tuple[Against, ...] = ()
     other: Source | None = None
     """The run that it is compared with."""
+    not_planned: tuple[str, ...] = ()
+    """Flags in which that one differs and that no rule knows."""
 
     def number(self, name: str) -> Number | None:
         """Return the number of that name."""

@@ -43,6 +43,8 @@ def rows() -> Iterator[str]:
 def _row(one: str, other: str, made: Plan) -> str:
     names = [name.rpartition("/")[2] for name in (one, other)]
     changes = ", ".join(map(change_in_words, made.changes))
+    if made.not_planned:
+        changes = f"{changes}; unknown to it: {', '.join(map('`{}`'.format, made.not_planned))}"
     cells = [*names, changes, *_cells(made, "tokens"), *_cells(made, "free_bytes")]
     return f"| {' | '.join(cells)} |"
 
