@@ -3,12 +3,13 @@ after half a second, and gone at the end."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -30,6 +31,7 @@ class ReadingBar:
         self._done = self._shown = 0
         self._bar: tuple[Progress, TaskID] | None = None
         self._wanted = _is_watched()
+        self._calm = _ending_at_sigterm() if self._wanted else _nothing
 
     def __enter__(self) -> ReadingBar:
         return self
@@ -38,6 +40,7 @@ class ReadingBar:
         """Take the bar away."""
         if self._bar is not None:
             self._bar[0].stop()
+        self._calm()
 
     def begin(self, total: int | None) -> None:
         """Take how many bytes there are; None where nobody knows."""
@@ -75,7 +78,9 @@ class Stages:
         self._over = False
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
+        self._calm: Callable[[], None] = _nothing
         if _is_watched():
+            self._calm = _ending_at_sigterm()
             self._timer = threading.Timer(PATIENCE_S, self._show)
             self._timer.daemon = True
             self._timer.start()
@@ -96,6 +101,7 @@ class Stages:
             self._over = True
             if self._bar is not None:
                 self._bar[0].stop()
+        self._calm()
 
     def _show(self) -> None:
         from rich.console import Console
@@ -132,3 +138,21 @@ def stages() -> Iterator[Stages]:
 
 def _is_watched() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _ending_at_sigterm() -> Callable[[], None]:
+    """Let SIGTERM end the command through its `finally`s, so that the line goes and the cursor comes back; return what
+    puts back what SIGTERM did before."""
+    if threading.current_thread() is not threading.main_thread():
+        return _nothing
+    before: Any = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+    def back() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+    return back
+
+
+def _nothing() -> None:
+    pass

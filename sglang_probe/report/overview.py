@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median_low
 from typing import Final, NamedTuple
 
 from rich.text import Text
 
 from sglang_probe.figures import UNKNOWN, gib
 from sglang_probe.report.apart import SHOWN, Middle, differences
+from sglang_probe.report.apart_facts import beside, ranges
 from sglang_probe.report.bars import LEGEND, PARTS, bar
 from sglang_probe.report.fold import Fold
 from sglang_probe.report.layout import Width, folded, paragraph
@@ -76,9 +76,11 @@ def overview(
     folds: Sequence[Fold], rest: Sequence[Fold], middle: Middle | None, width: Width, *, bars: bool = False
 ) -> list[Text]:
     """Return a row for each group of ranks, and one for those of `rest` together; then in what each differs."""
-    rows = [_row(fold.processes, fold.labels) for fold in folds]
+    rows = [_row(fold.processes, fold.labels, fold.shown) for fold in folds]
     others = [process for fold in rest for process in fold.processes]
-    rows += [_row(others, [label for fold in rest for label in fold.labels], "others")] if others else []
+    if others:
+        worst = min(rest, key=least_free).shown
+        rows.append(_row(others, [label for fold in rest for label in fold.labels], worst, "others"))
     is_drawn = bars and width is not None
     lines = paragraph(f"The ranks at the end (GiB){f'; {LEGEND}' if is_drawn else ''}", width, style="bold")
     if width is None:
@@ -88,9 +90,9 @@ def overview(
         lines.append(Text(f"{'ranks':<{room}}{''.join(f'{column:>{FIGURE}}' for column in COLUMNS)}"))
         for row in rows:
             lines += _lines(row, room)
-            drawn = bar(row.middle[1:], width) if is_drawn else None
+            drawn = bar(row.figures[1:], width) if is_drawn else None
             lines += [drawn] if drawn is not None else []
-    if width is not None and any(value is None for row in rows for value in row.middle):
+    if width is not None and any(value is None for row in rows for value in row.figures):
         lines += paragraph(f'"{UNKNOWN}": not known, or never come to', width, INDENT, INDENT * 2)
     for said in _notes(folds, middle, rows):
         lines += paragraph(said, width, INDENT, INDENT * 2)
@@ -99,33 +101,41 @@ def overview(
 
 class _Row(NamedTuple):
     name: str
-    middle: tuple[int | None, ...]
+    figures: tuple[int | None, ...]
+    """Of one rank, so that they add up."""
     spread: tuple[int | None, ...]
     precision: int | None
+    size: int
+    whose: str
 
 
-def _row(processes: Sequence[Process], labels: Sequence[str], name: str = "") -> _Row:
-    columns = list(zip(*map(spent, processes), strict=True))
-    known = [[value for value in column if value is not None] for column in columns]
-    middle = tuple(median_low(values) if values else None for values in known)
-    spread = tuple(_farthest(values, one) for values, one in zip(known, middle, strict=True))
+def least_free(fold: Fold) -> tuple[bool, int]:
+    """Return how much a group has free at its end, to be sorted by: least first, unknown last."""
+    free = spent(fold.shown).free
+    return free is None, free or 0
+
+
+def _row(processes: Sequence[Process], labels: Sequence[str], shown: Process, name: str = "") -> _Row:
+    figures = spent(shown)
+    columns = [[value for value in column if value is not None] for column in zip(*map(spent, processes), strict=True)]
+    spread = tuple(_farthest(values, one) for values, one in zip(columns, figures, strict=True))
     count = f"{len(labels):,} {name or 'ranks'}: " if len(labels) > 1 else ""
-    steps = (last_ledger(process) for process in processes[:1])
-    return _Row(f"{count}{named(labels)}", middle, spread, next((_precision(step) for step in steps), None))
+    precision = _precision(last_ledger(shown))
+    return _Row(f"{count}{named(labels)}", figures, spread, precision, len(labels), shown.label or shown.role)
 
 
 def _precision(step: Step | None) -> int | None:
     return None if step is None else max(step.ledger_precision_bytes.values(), default=None)
 
 
-def _farthest(values: Iterable[int], middle: int | None) -> int | None:
-    return None if middle is None else max(abs(value - middle) for value in values)
+def _farthest(values: Iterable[int], own: int | None) -> int | None:
+    return None if own is None else max((abs(value - own) for value in values), default=0)
 
 
 def _lines(row: _Row, room: int) -> Iterator[Text]:
     """Yield a row: its name in as many lines as it takes, and below the figures by how much a rank is off them."""
     names = folded(printable(row.name), room - 1, "", INDENT, break_words=True)
-    figures = ["".join(f"{gib(value, row.precision):>{FIGURE}}" for value in row.middle)]
+    figures = ["".join(f"{gib(value, row.precision):>{FIGURE}}" for value in row.figures)]
     if any((value or 0) >= SHOWN for value in row.spread):
         cells = (f"+-{gib(value, row.precision)}" if (value or 0) >= SHOWN else "" for value in row.spread)
         figures.append("".join(f"{cell:>{FIGURE}}" for cell in cells))
@@ -136,18 +146,29 @@ def _lines(row: _Row, room: int) -> Iterator[Text]:
 
 def _sentence(row: _Row) -> str:
     cells = []
-    for column, value, far in zip(COLUMNS, row.middle, row.spread, strict=True):
+    for column, value, far in zip(COLUMNS, row.figures, row.spread, strict=True):
         off = f" +- {gib(far, row.precision)}" if (far or 0) >= SHOWN else ""
         cells.append(f"{column} {'unknown' if value is None else gib(value, row.precision)}{off}")
     return f"{row.name.replace(': ', ', ', 1)}: {', '.join(cells)}"
 
 
 def _notes(folds: Sequence[Fold], middle: Middle | None, rows: Sequence[_Row]) -> Iterator[str]:
-    if any((value or 0) >= SHOWN for row in rows for value in row.spread):
-        yield "medians; +- is how far the farthest rank is off"
+    several = [row for row in rows if row.size > 1]
+    if any((value or 0) >= SHOWN for row in several for value in row.spread):
+        yield f"{_whose(several)}; +- is how far the farthest rank is off them"
     for fold in folds:
         if middle is not None and not middle.has(fold.processes[0]):
-            yield f"{named(fold.labels)}, {apart_line(fold, middle)}"
+            said = [apart_line(fold, middle), *ranges(fold)]
+            yield f"{named(fold.labels)}, {'; '.join(said)}"
+        elif said := beside(fold):
+            yield f"{named(fold.labels)}: {'; '.join(said)}"
+
+
+def _whose(rows: Sequence[_Row]) -> str:
+    """Return whose figures stand in the rows of several ranks: `the figures are those of TP0`."""
+    if len(rows) == 1:
+        return f"the figures are those of {rows[0].whose}"
+    return f"the figures of {len(rows)} rows of several ranks are those of {', '.join(row.whose for row in rows)}"
 
 
 def apart_line(fold: Fold, middle: Middle) -> str:

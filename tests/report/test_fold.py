@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglang_probe.report.apart import differences, middle_of, spread
-from sglang_probe.report.fold import MOST_ROUNDS, TENANT, TOLERANCE, Fold, folds_of
+from sglang_probe.report.facts import TENANT
+from sglang_probe.report.fold import MOST_ROUNDS, TOLERANCE, Fold, folds_of
 from sglang_probe.report.text import MOST_BLOCKS, timeline_text
 from sglang_probe.timeline.model import Device, Failure, Neighbour, Process, Run, Worker
 from tests.report.sizes import ODD, sized
