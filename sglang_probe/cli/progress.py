@@ -56,17 +56,17 @@ class ReadingBar:
             progress, task = self._bar
             progress.update(task, completed=self._done)
         elif time.monotonic() - self._begun > PATIENCE_S:
-            self._bar = self._started()
+            self._start()
 
-    def _started(self) -> tuple[Progress, TaskID]:
+    def _start(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("reading"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
         progress = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
-        task = progress.add_task("reading", total=self._total, completed=self._done)
+        # Known before it shows: a signal in between must find what to take away.
+        self._bar = progress, progress.add_task("reading", total=self._total, completed=self._done)
         progress.start()
-        return progress, task
 
 
 class Stages:

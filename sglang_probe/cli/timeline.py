@@ -32,7 +32,7 @@ from sglang_probe.report.text import timeline_text
 from sglang_probe.timeline import build, shown
 from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.model import Timeline
-from sglang_probe.timeline.processes import ranks_of
+from sglang_probe.timeline.processes import is_called, ranks_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", nargs="*", help="what to read (see above)")
     add_assume(parser)
     parser.add_argument("--all", action="store_true", help="a block for every rank, also for those that agree")
-    parser.add_argument("--rank", metavar="LABEL", action="append", default=[], help="this rank's block alone")
+    parser.add_argument("--rank", metavar="LABEL", action="append", default=[], help="this rank's block alone; of several of that name each")
     add_plain(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 
@@ -84,8 +84,9 @@ def _check_ranks(wanted: Sequence[str], timeline: Timeline) -> None:
     Raises:
         BadUse: one is not.
     """
-    labels = [process.label for run in timeline.runs for process in ranks_of(run)]
-    unknown = [label for label in wanted if label not in labels]
+    ranks = [process for run in timeline.runs for process in ranks_of(run)]
+    unknown = [label for label in wanted if not any(is_called(process, label) for process in ranks)]
     if unknown:
+        labels = list(dict.fromkeys(process.label for process in ranks))
         there = f"its ranks are {named(labels)}" if labels else "no rank is in what was read"
         raise BadUse(f"--rank {unknown[0]!r} is none of this run's; {there}")

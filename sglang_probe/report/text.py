@@ -22,7 +22,7 @@ from sglang_probe.report.rank import rank_block
 from sglang_probe.report.steps import layout_of
 from sglang_probe.timeline.label_ranges import MANY, named
 from sglang_probe.timeline.model import Run, Timeline
-from sglang_probe.timeline.processes import ranks_of
+from sglang_probe.timeline.processes import is_called, ranks_of
 
 MOST_BLOCKS: Final = 8
 """Groups of ranks that have a block and a row; what is not among them is named, and `everything` has it."""
@@ -81,7 +81,7 @@ def _each(run: Run, folds: Sequence[Fold], only: frozenset[str]) -> list[Fold]:
     """Return ranks as groups of their own, in their order."""
     tightest = next((fold.tightest for fold in folds if fold.tightest is not None), None)
     mates = card_mates(ranks_of(run))
-    chosen = ranks_of(run) if not only else [process for process in ranks_of(run) if process.label in only]
+    chosen = (one for one in ranks_of(run) if not only or any(is_called(one, name) for name in only))
     return [alone(process, tightest, mates.get(id(process), ())) for process in chosen]
 
 
