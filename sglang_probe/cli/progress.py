@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,16 +31,17 @@ class ReadingBar:
         self._done = self._shown = 0
         self._bar: tuple[Progress, TaskID] | None = None
         self._wanted = _is_watched()
-        self._calm = _ending_at_sigterm() if self._wanted else _nothing
+        self._sigterm = _Sigterm(wanted=self._wanted)
 
     def __enter__(self) -> ReadingBar:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Take the bar away."""
-        if self._bar is not None:
-            self._bar[0].stop()
-        self._calm()
+        with self._sigterm.drawing():
+            if self._bar is not None:
+                self._bar[0].stop()
+            self._sigterm.leave()
 
     def begin(self, total: int | None) -> None:
         """Take how many bytes there are; None where nobody knows."""
@@ -54,9 +55,11 @@ class ReadingBar:
         self._shown = self._done
         if self._bar is not None:
             progress, task = self._bar
-            progress.update(task, completed=self._done)
+            with self._sigterm.drawing():
+                progress.update(task, completed=self._done)
         elif time.monotonic() - self._begun > PATIENCE_S:
-            self._start()
+            with self._sigterm.drawing():
+                self._start()
 
     def _start(self) -> None:
         from rich.console import Console
@@ -64,7 +67,6 @@ class ReadingBar:
 
         columns = (TextColumn("reading"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
         progress = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
-        # Known before it shows: a signal in between must find what to take away.
         self._bar = progress, progress.add_task("reading", total=self._total, completed=self._done)
         progress.start()
 
@@ -78,16 +80,16 @@ class Stages:
         self._over = False
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
-        self._calm: Callable[[], None] = _nothing
-        if _is_watched():
-            self._calm = _ending_at_sigterm()
+        is_watched = _is_watched()
+        self._sigterm = _Sigterm(wanted=is_watched)
+        if is_watched:
             self._timer = threading.Timer(PATIENCE_S, self._show)
             self._timer.daemon = True
             self._timer.start()
 
     def at(self, name: str) -> None:
         """Take what is done from now on."""
-        with self._lock:
+        with self._sigterm.drawing(), self._lock:
             self._name = name
             if self._bar is not None:
                 progress, task = self._bar
@@ -97,11 +99,11 @@ class Stages:
         """Take the line away."""
         if self._timer is not None:
             self._timer.cancel()
-        with self._lock:
+        with self._sigterm.drawing(), self._lock:
             self._over = True
             if self._bar is not None:
                 self._bar[0].stop()
-        self._calm()
+            self._sigterm.leave()
 
     def _show(self) -> None:
         from rich.console import Console
@@ -140,19 +142,34 @@ def _is_watched() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def _ending_at_sigterm() -> Callable[[], None]:
-    """Let SIGTERM end the command through its `finally`s, so that the line goes and the cursor comes back; return what
-    puts back what SIGTERM did before."""
-    if threading.current_thread() is not threading.main_thread():
-        return _nothing
-    before: Any = signal.getsignal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+class _Sigterm:
+    """Lets SIGTERM end the command through its `finally`s, so that the line goes and the cursor comes back."""
 
-    def back() -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+    def __init__(self, *, wanted: bool) -> None:
+        self._is_set = wanted and threading.current_thread() is threading.main_thread()
+        self._is_drawing = self._is_asked = False
+        self._before: Any = signal.getsignal(signal.SIGTERM)
+        if self._is_set:
+            signal.signal(signal.SIGTERM, self._end)
 
-    return back
+    def _end(self, *_: object) -> None:
+        self._is_asked = True
+        if not self._is_drawing:
+            sys.exit(128 + signal.SIGTERM)
 
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Keep the main thread from being ended in here, where the bar is half made; it is afterwards."""
+        self._is_drawing = True
+        try:
+            yield
+        finally:
+            self._is_drawing = False
+        if self._is_asked:
+            sys.exit(128 + signal.SIGTERM)
 
-def _nothing() -> None:
-    pass
+    def leave(self) -> None:
+        """Put back what SIGTERM did before."""
+        if self._is_set:
+            self._is_set = False
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)

@@ -11,7 +11,7 @@ of SGLang's, a directory of logs (rotated, or one of each node; the newest start
 each is told by its content, compressed (gzip, zstd, xz, bzip2) or not, and several make one picture. Without PATH it is
 SGLANG_PROBE_DIR, or sglang-probe-runs/ here. FILE#2 is the second start in a log, FILE#NAME what the container NAME
 wrote there. What a log does not hold may be told: --assume mem_fraction_static=0.83. Memory is in GiB (2^30 bytes, what
-SGLang calls GB); "-" is unknown, and a note says why. Ranks that agree (the same steps and states, memory within
+SGLang calls GB); "-" is unknown, and a note says why. Ranks that agree (the same steps, states and facts, memory within
 0.125 GiB of their median) are told once, with how far they are apart; who differs, fails or is the tightest is named. A
 failed start is no error of this command.
 """
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", nargs="*", help="what to read (see above)")
     add_assume(parser)
     parser.add_argument("--all", action="store_true", help="a block for every rank, also for those that agree")
-    parser.add_argument("--rank", metavar="LABEL", action="append", default=[], help="this rank's block alone; of several of that name each")
+    parser.add_argument("--rank", metavar="LABEL", action="append", default=[], help="the blocks of this name alone")
     add_plain(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for a person (text) or a program")
 

@@ -83,15 +83,12 @@ def facts_apart(fold: Fold, other: Fold, steps: Iterable[tuple[Step, Step]]) -> 
     """
     found = list(_own(fold, other))
     told: list[tuple[str, str, Any, Any]] = []
+    told_by_kv = _tokens(fold) != _tokens(other)
     for here, there in steps:
-        one, two = said_of(here.attributes), said_of(there.attributes)
-        told += ((step_name(here), *fact) for fact in _differing(one.facts, two.facts))
-        counts = dict(two.counts)
-        told += (
-            (step_name(here), name, count, counts[name])
-            for name, count in one.counts
-            if name in counts and name not in UNDER_ANOTHER_NAME and not same_count(count, counts[name])
-        )
+        one, two = (said_of(step.attributes) for step in (here, there))
+        near = {name for name, count in one.counts if _is_said(name, count, dict(two.counts).get(name), told_by_kv)}
+        differing = _differing((*one.facts, *one.counts), (*two.facts, *two.counts))
+        told += ((step_name(here), *fact) for fact in differing if fact[0] not in near)
     for mine, theirs in zip(fold.shown.workers, other.shown.workers, strict=False):
         for name, value, instead in _differing(told_of(mine), told_of(theirs)):
             what, _, field = name.rpartition(": ")
@@ -99,6 +96,15 @@ def facts_apart(fold: Fold, other: Fold, steps: Iterable[tuple[Step, Step]]) -> 
     found += _once(told)
     more = len(found) - MOST_FACTS
     return found if more <= 0 else [*found[:MOST_FACTS], f"{counted(more, 'more fact')} (see its block)"]
+
+
+def _tokens(fold: Fold) -> list[int | None]:
+    return [None if worker.kv is None else worker.kv.tokens for worker in fold.shown.workers]
+
+
+def _is_said(name: str, count: int, other: int | None, told_by_kv: bool) -> bool:
+    """Say whether a count is near enough, or is the cache's tokens, which have a sentence of their own."""
+    return (name in UNDER_ANOTHER_NAME and told_by_kv) or (other is not None and same_count(count, other))
 
 
 def _once(told: Sequence[tuple[str, str, Any, Any]]) -> Iterator[str]:

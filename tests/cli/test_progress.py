@@ -20,12 +20,15 @@ sys.path.insert(0, {root!r})
 from sglang_probe.cli import progress
 progress.PATIENCE_S = 0.0
 progress.STEP_BYTES = 1
+def work():
+    for _ in range(600):
+        time.sleep(0.05)
 {body}
 """
 STAGES = """
 with progress.stages() as doing:
     doing.at("building")
-    time.sleep(30)
+    work()
 """
 READING = """
 with progress.ReadingBar() as bar:
@@ -33,7 +36,7 @@ with progress.ReadingBar() as bar:
     bar.read(10)
     time.sleep(0.01)
     bar.read(10)
-    time.sleep(30)
+    work()
 """
 HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
 
