@@ -3,12 +3,13 @@ after half a second, and gone at the end."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -30,14 +31,17 @@ class ReadingBar:
         self._done = self._shown = 0
         self._bar: tuple[Progress, TaskID] | None = None
         self._wanted = _is_watched()
+        self._sigterm = _Sigterm(wanted=self._wanted)
 
     def __enter__(self) -> ReadingBar:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Take the bar away."""
-        if self._bar is not None:
-            self._bar[0].stop()
+        with self._sigterm.drawing():
+            if self._bar is not None:
+                self._bar[0].stop()
+            self._sigterm.leave()
 
     def begin(self, total: int | None) -> None:
         """Take how many bytes there are; None where nobody knows."""
@@ -51,19 +55,20 @@ class ReadingBar:
         self._shown = self._done
         if self._bar is not None:
             progress, task = self._bar
-            progress.update(task, completed=self._done)
+            with self._sigterm.drawing():
+                progress.update(task, completed=self._done)
         elif time.monotonic() - self._begun > PATIENCE_S:
-            self._bar = self._started()
+            with self._sigterm.drawing():
+                self._start()
 
-    def _started(self) -> tuple[Progress, TaskID]:
+    def _start(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("reading"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
         progress = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
-        task = progress.add_task("reading", total=self._total, completed=self._done)
+        self._bar = progress, progress.add_task("reading", total=self._total, completed=self._done)
         progress.start()
-        return progress, task
 
 
 class Stages:
@@ -75,14 +80,16 @@ class Stages:
         self._over = False
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
-        if _is_watched():
+        is_watched = _is_watched()
+        self._sigterm = _Sigterm(wanted=is_watched)
+        if is_watched:
             self._timer = threading.Timer(PATIENCE_S, self._show)
             self._timer.daemon = True
             self._timer.start()
 
     def at(self, name: str) -> None:
         """Take what is done from now on."""
-        with self._lock:
+        with self._sigterm.drawing(), self._lock:
             self._name = name
             if self._bar is not None:
                 progress, task = self._bar
@@ -92,10 +99,11 @@ class Stages:
         """Take the line away."""
         if self._timer is not None:
             self._timer.cancel()
-        with self._lock:
+        with self._sigterm.drawing(), self._lock:
             self._over = True
             if self._bar is not None:
                 self._bar[0].stop()
+            self._sigterm.leave()
 
     def _show(self) -> None:
         from rich.console import Console
@@ -132,3 +140,36 @@ def stages() -> Iterator[Stages]:
 
 def _is_watched() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+class _Sigterm:
+    """Lets SIGTERM end the command through its `finally`s, so that the line goes and the cursor comes back."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        self._is_set = wanted and threading.current_thread() is threading.main_thread()
+        self._is_drawing = self._is_asked = False
+        self._before: Any = signal.getsignal(signal.SIGTERM)
+        if self._is_set:
+            signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, *_: object) -> None:
+        self._is_asked = True
+        if not self._is_drawing:
+            sys.exit(128 + signal.SIGTERM)
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Keep the main thread from being ended in here, where the bar is half made; it is afterwards."""
+        self._is_drawing = True
+        try:
+            yield
+        finally:
+            self._is_drawing = False
+        if self._is_asked:
+            sys.exit(128 + signal.SIGTERM)
+
+    def leave(self) -> None:
+        """Put back what SIGTERM did before."""
+        if self._is_set:
+            self._is_set = False
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)

@@ -11,7 +11,7 @@ of SGLang's, a directory of logs (rotated, or one of each node; the newest start
 each is told by its content, compressed (gzip, zstd, xz, bzip2) or not, and several make one picture. Without PATH it is
 SGLANG_PROBE_DIR, or sglang-probe-runs/ here. FILE#2 is the second start in a log, FILE#NAME what the container NAME
 wrote there. What a log does not hold may be told: --assume mem_fraction_static=0.83. Memory is in GiB (2^30 bytes, what
-SGLang calls GB); "-" is unknown, and a note says why. Ranks that agree (the same steps and states, memory within
+SGLang calls GB); "-" is unknown, and a note says why. Ranks that agree (the same steps, states and facts, memory within
 0.125 GiB of their median) are told once, with how far they are apart; who differs, fails or is the tightest is named. A
 failed start is no error of this command.
 """
@@ -33,8 +33,8 @@ from sglang_probe.cli.reading import collect, refuse_unused, where_of
 from sglang_probe.report.text import timeline_text
 from sglang_probe.timeline import build, shown
 from sglang_probe.timeline.label_ranges import named
-from sglang_probe.timeline.model import Timeline
-from sglang_probe.timeline.processes import ranks_of
+from sglang_probe.timeline.model import Process, Timeline
+from sglang_probe.timeline.processes import is_called, ranks_of
 
 _NUMBER: Final = re.compile(r"[0-9]+$")
 """What a label ends in."""
@@ -89,13 +89,14 @@ def _ranks_named(wanted: Sequence[str], timeline: Timeline) -> list[str]:
     Raises:
         BadUse: one is not there, or a number could be several.
     """
-    labels = list(dict.fromkeys(str(process.label) for run in timeline.runs for process in ranks_of(run)))
-    return [_label(name, labels) for name in wanted]
+    ranks = [process for run in timeline.runs for process in ranks_of(run)]
+    return [_label(name, ranks) for name in wanted]
 
 
-def _label(name: str, labels: Sequence[str]) -> str:
-    if name in labels:
+def _label(name: str, ranks: Sequence[Process]) -> str:
+    if any(is_called(process, name) for process in ranks):
         return name
+    labels = list(dict.fromkeys(str(process.label) for process in ranks))
     numbered = [label for label in labels if _NUMBER.findall(label)[-1:] == [name]]
     if len(numbered) == 1:
         return numbered[0]

@@ -8,7 +8,9 @@ from statistics import median, median_low
 from typing import Any, Final, NamedTuple
 
 from sglang_probe.figures import counted, exception_type, gib, number, seconds
-from sglang_probe.report.fold import TOLERANCE, UNFINISHED, Fold, kind_of, tenants_of
+from sglang_probe.report.apart_facts import cards, facts_apart, ranges
+from sglang_probe.report.facts import kind_of, tenants_of
+from sglang_probe.report.fold import TOLERANCE, UNFINISHED, Fold
 from sglang_probe.report.steps import step_name
 from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Budget, Process, Step
@@ -40,11 +42,15 @@ class Middle(NamedTuple):
 
 
 def middle_of(folds: Sequence[Fold]) -> Middle | None:
-    """Return the largest group, of several the first that did not go wrong and is not the tightest; None
-    where there is no other to compare with it."""
+    """Return the largest group without a stranger on its cards, of several the first that did not go wrong and is not
+    the tightest; None where there is no other to compare with it."""
     if len(folds) < 2:
         return None
-    largest = max(folds, key=lambda fold: (len(fold.processes), not _went_wrong(fold), fold.tightest is None))
+
+    def weight(fold: Fold) -> tuple[bool, int, bool, bool]:
+        return not tenants_of(fold.shown), len(fold.processes), not _went_wrong(fold), fold.tightest is None
+
+    largest = max(folds, key=weight)
     return Middle(largest, _by_key(largest), frozenset(map(id, largest.processes)))
 
 
@@ -60,9 +66,14 @@ def differences(fold: Fold, middle: Middle) -> list[str]:
     (0.336 s, not 0.112)`.
     """
     own = _by_key(fold)
-    said = [*_cards(fold, middle), *_steps(fold, own, middle), *_endings(fold, middle), *_free(fold, own, middle)]
-    said += [*_slow(fold, own, middle), *_tokens(fold, middle)]
-    return said or list(_rows(fold, middle)) or ["what was recorded of it is not the same (see its block)"]
+    said = [*cards(fold), *_cards(fold, middle), *_steps(fold, own, middle), *_endings(fold, middle)]
+    said += facts_apart(fold, middle.fold, [(one[0], other[0]) for one, other in _pairs(own, middle)])
+    said += [*_free(fold, own, middle), *_slow(fold, own, middle), *_tokens(fold, middle)]
+    return said or list(_rows(fold, middle)) or ["other figures are known of it, or unknown (see its block)"]
+
+
+def _pairs(own: dict[Key, tuple[Step, ...]], middle: Middle) -> Iterator[tuple[tuple[Step, ...], tuple[Step, ...]]]:
+    return ((steps, middle.steps[key]) for key, steps in own.items() if key in middle.steps)
 
 
 def _by_key(fold: Fold) -> dict[Key, tuple[Step, ...]]:
@@ -85,9 +96,6 @@ def _cards(fold: Fold, middle: Middle) -> Iterator[str]:
     totals = [None if one is None else one.total_bytes for one in (own, others)]
     if totals[0] is not None and totals[1] is not None and abs(totals[0] - totals[1]) > TOLERANCE:
         yield f"its card has {gib(totals[0])} GiB, not {gib(totals[1])}"
-    tenants = tenants_of(fold.shown)
-    if tenants and not tenants_of(middle.fold.shown):
-        yield f"{gib(sum(one.peak_bytes or 0 for one in tenants))} GiB of its card are another process's"
 
 
 def _steps(fold: Fold, own: dict[Key, tuple[Step, ...]], middle: Middle) -> Iterator[str]:
@@ -192,6 +200,7 @@ def spread(fold: Fold) -> Iterator[str]:
     """Say how far ranks that agree are apart, step by step where that prints: `weights.load: cost 4.240 to 4.260`."""
     if len(fold.processes) < 2:
         return
+    yield from ranges(fold)
     for position, steps in enumerate(zip(*(process.steps for process in fold.processes), strict=True)):
         if _holds_steps(fold.shown, position):
             continue

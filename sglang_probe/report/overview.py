@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median_low
 from typing import Final, NamedTuple
 
 from rich.text import Text
 
 from sglang_probe.figures import UNKNOWN, gib
 from sglang_probe.report.apart import SHOWN, Middle, differences
+from sglang_probe.report.apart_facts import beside, ranges
 from sglang_probe.report.bars import FOREIGN, PARTS, bar, legend
-from sglang_probe.report.fold import TENANT, Fold
+from sglang_probe.report.facts import TENANT
+from sglang_probe.report.fold import Fold
 from sglang_probe.report.layout import Width, folded, paragraph
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.label_ranges import named
@@ -114,14 +115,16 @@ def overview(
     folds: Sequence[Fold], rest: Sequence[Fold], middle: Middle | None, width: Width, *, bars: bool = False
 ) -> list[Text]:
     """Return a row for each group of ranks, and one for those of `rest` together; then in what each differs."""
-    others = [process for fold in rest for process in fold.processes]
-    groups = [(fold.processes, fold.labels, "") for fold in folds]
-    groups += [(tuple(others), [label for fold in rest for label in fold.labels], "others")] if others else []
-    tables = [[spent(process) for process in processes] for processes, _, _ in groups]
+    groups = [(fold.processes, fold.labels, fold.shown, "") for fold in folds]
+    others = tuple(process for fold in rest for process in fold.processes)
+    if others:
+        worst = min(rest, key=least_free).shown
+        groups.append((others, [label for fold in rest for label in fold.labels], worst, "others"))
+    tables = [[spent(process) for process in processes] for processes, *_ in groups]
     foreign = has_strangers(one for table in tables for one in table)
     rows = [_row(*group, table, foreign=foreign) for group, table in zip(groups, tables, strict=True)]
     lines = _table(rows, _columns(foreign), width, bars=bars, foreign=foreign)
-    if width is not None and any(value is None for row in rows for value in row.middle):
+    if width is not None and any(value is None for row in rows for value in row.figures):
         lines += paragraph(f'"{UNKNOWN}": not known, or never come to', width, INDENT, INDENT * 2)
     for said in _notes(folds, middle, rows):
         lines += paragraph(said, width, INDENT, INDENT * 2)
@@ -152,29 +155,46 @@ def _table(rows: Sequence[_Row], columns: Sequence[str], width: Width, *, bars: 
 
 class _Row(NamedTuple):
     name: str
-    middle: tuple[int | None, ...]
-    """As many as there are columns."""
+    figures: tuple[int | None, ...]
+    """As many as there are columns: of one rank, so that they add up."""
     spread: tuple[int | None, ...]
     precision: int | None
     shares: tuple[int | None, ...]
     """What a bar is drawn of, in the order of `PARTS`."""
+    size: int
+    whose: str
+
+
+def least_free(fold: Fold) -> tuple[bool, int]:
+    """Return how much a group has free at its end, to be sorted by: least first, unknown last."""
+    free = spent(fold.shown).free
+    return free is None, free or 0
 
 
 def _row(
-    processes: Sequence[Process], labels: Sequence[str], name: str, table: Sequence[Spent], *, foreign: bool
+    processes: Sequence[Process],
+    labels: Sequence[str],
+    shown: Process,
+    name: str,
+    table: Sequence[Spent],
+    *,
+    foreign: bool,
 ) -> _Row:
+    own = spent(shown)
+    figures = (own.pre_load, *shares_of(own, foreign=foreign))
     parts = [(one.pre_load, *shares_of(one, foreign=foreign)) for one in table]
     known = [[value for value in column if value is not None] for column in zip(*parts, strict=True)]
-    middle = tuple(median_low(values) if values else None for values in known)
-    spread = tuple(_farthest(values, one) for values, one in zip(known, middle, strict=True))
-    shown = [place for place, column in enumerate(COLUMNS) if foreign or column != FOREIGN]
+    spread = tuple(_farthest(values, one) for values, one in zip(known, figures, strict=True))
+    columns = [place for place, column in enumerate(COLUMNS) if foreign or column != FOREIGN]
     count = f"{len(labels):,} {name or 'ranks'}: " if len(labels) > 1 else ""
     return _Row(
-        f"{count}{named(labels)}",
-        tuple(middle[place] for place in shown),
-        tuple(spread[place] for place in shown),
-        _precision(processes[0]),
-        middle[1:],
+        name=f"{count}{named(labels)}",
+        figures=tuple(figures[place] for place in columns),
+        spread=tuple(spread[place] for place in columns),
+        precision=_precision(processes[0]),
+        shares=figures[1:],
+        size=len(labels),
+        whose=shown.label or shown.role,
     )
 
 
@@ -190,14 +210,14 @@ def _precision(process: Process) -> int | None:
     return max((one for one in known if one is not None), default=None)
 
 
-def _farthest(values: Iterable[int], middle: int | None) -> int | None:
-    return None if middle is None else max(abs(value - middle) for value in values)
+def _farthest(values: Iterable[int], own: int | None) -> int | None:
+    return None if own is None else max((abs(value - own) for value in values), default=0)
 
 
 def _lines(row: _Row, room: int) -> Iterator[Text]:
     """Yield a row: its name in as many lines as it takes, and below the figures by how much a rank is off them."""
     names = folded(printable(row.name), room - 1, "", INDENT, break_words=True)
-    figures = ["".join(f"{gib(value, row.precision):>{FIGURE}}" for value in row.middle)]
+    figures = ["".join(f"{gib(value, row.precision):>{FIGURE}}" for value in row.figures)]
     if any((value or 0) >= SHOWN for value in row.spread):
         cells = (f"+-{gib(value, row.precision)}" if (value or 0) >= SHOWN else "" for value in row.spread)
         figures.append("".join(f"{cell:>{FIGURE}}" for cell in cells))
@@ -208,7 +228,7 @@ def _lines(row: _Row, room: int) -> Iterator[Text]:
 
 def _sentence(row: _Row, columns: Sequence[str], width: Width) -> str:
     cells = []
-    for column, value, far in zip(columns, row.middle, row.spread, strict=True):
+    for column, value, far in zip(columns, row.figures, row.spread, strict=True):
         off = f" +- {gib(far, row.precision)}" if (far or 0) >= SHOWN else ""
         unknown = "unknown" if width is None else UNKNOWN
         cells.append(f"{column} {unknown if value is None else gib(value, row.precision)}{off}")
@@ -216,11 +236,22 @@ def _sentence(row: _Row, columns: Sequence[str], width: Width) -> str:
 
 
 def _notes(folds: Sequence[Fold], middle: Middle | None, rows: Sequence[_Row]) -> Iterator[str]:
-    if any((value or 0) >= SHOWN for row in rows for value in row.spread):
-        yield "medians; +- is how far the farthest rank is off"
+    several = [row for row in rows if row.size > 1]
+    if any((value or 0) >= SHOWN for row in several for value in row.spread):
+        yield f"{_whose(several)}; +- is how far the farthest rank is off them"
     for fold in folds:
         if middle is not None and not middle.has(fold.processes[0]):
-            yield f"{named(fold.labels)}, {apart_line(fold, middle)}"
+            said = [apart_line(fold, middle), *ranges(fold)]
+            yield f"{named(fold.labels)}, {'; '.join(said)}"
+        elif said := beside(fold):
+            yield f"{named(fold.labels)}: {'; '.join(said)}"
+
+
+def _whose(rows: Sequence[_Row]) -> str:
+    """Return whose figures stand in the rows of several ranks: `the figures are those of TP0`."""
+    if len(rows) == 1:
+        return f"the figures are those of {rows[0].whose}"
+    return f"the figures of {len(rows)} rows of several ranks are those of {', '.join(row.whose for row in rows)}"
 
 
 def apart_line(fold: Fold, middle: Middle) -> str:

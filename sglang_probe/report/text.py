@@ -10,17 +10,19 @@ from typing import Final
 from rich.text import Text
 
 from sglang_probe.figures import counted
-from sglang_probe.report.apart import middle_of
-from sglang_probe.report.fold import Fold, alone, folds_of, is_unfinished
+from sglang_probe.report.apart import Middle, middle_of
+from sglang_probe.report.apart_facts import facts_apart
+from sglang_probe.report.facts import tenants_of
+from sglang_probe.report.fold import Fold, alone, card_mates, folds_of, is_unfinished, off_by
 from sglang_probe.report.footer import read_footer, run_footer
 from sglang_probe.report.header import run_header
 from sglang_probe.report.layout import WIDTH, Width, page, paragraph
-from sglang_probe.report.overview import apart_line, overview
+from sglang_probe.report.overview import apart_line, least_free, overview
 from sglang_probe.report.rank import rank_block
 from sglang_probe.report.steps import layout_of
 from sglang_probe.timeline.label_ranges import MANY, named
 from sglang_probe.timeline.model import Run, Timeline
-from sglang_probe.timeline.processes import ranks_of
+from sglang_probe.timeline.processes import is_called, ranks_of
 
 MOST_BLOCKS: Final = 8
 """Groups of ranks that have a block and a row; what is not among them is named, and `everything` has it."""
@@ -62,7 +64,7 @@ def _blocks(run: Run, width: Width, bars: bool, everything: bool, only: frozense
     """Return the ranks at a glance, then the blocks: first the ranks', then those of other processes with steps."""
     folds = folds_of(run, ranks_of(run))
     middle = middle_of(folds)
-    shown, rest = _told(folds, run)
+    shown, rest = _told(folds, run, middle)
     parts = [] if only or len(ranks_of(run)) < 2 else [overview(shown, rest, middle, width, bars=bars)]
     if everything or only:
         shown, rest = _each(run, folds, only), []
@@ -78,7 +80,9 @@ def _blocks(run: Run, width: Width, bars: bool, everything: bool, only: frozense
 def _each(run: Run, folds: Sequence[Fold], only: frozenset[str]) -> list[Fold]:
     """Return ranks as groups of their own, in their order."""
     tightest = next((fold.tightest for fold in folds if fold.tightest is not None), None)
-    return [alone(process, tightest) for process in ranks_of(run) if not only or process.label in only]
+    mates = card_mates(ranks_of(run))
+    chosen = (one for one in ranks_of(run) if not only or any(is_called(one, name) for name in only))
+    return [alone(process, tightest, mates.get(id(process), ())) for process in chosen]
 
 
 def _not_shown(rest: Sequence[Fold], width: Width) -> list[Text]:
@@ -95,16 +99,23 @@ def _not_shown(rest: Sequence[Fold], width: Width) -> list[Text]:
     return lines
 
 
-def _told(folds: Sequence[Fold], run: Run) -> tuple[list[Fold], list[Fold]]:
-    """Return the groups that are told, in their order: those that failed, the tightest, the largest; and the others."""
-    by_weight = sorted(
-        folds,
-        key=lambda fold: (
-            run.failed_label not in fold.labels,
-            fold.tightest is None,
-            not is_unfinished(fold),
-            -len(fold.processes),
-        ),
-    )
-    chosen = {id(fold) for fold in by_weight[:MOST_BLOCKS]}
+def _told(folds: Sequence[Fold], run: Run, middle: Middle | None) -> tuple[list[Fold], list[Fold]]:
+    """Return the groups that are told, in their order, and the others.
+
+    Told are those that failed, the tightest, the one that the others are compared with, those that did not come to an
+    end, and then the one with the least free, those of another kind, and those that are farthest off.
+    """
+    if middle is None or len(folds) <= MOST_BLOCKS:
+        return list(folds), []
+    norm = middle.fold
+    least = min(folds, key=least_free)
+
+    def weight(fold: Fold) -> tuple[bool | int, ...]:
+        off = off_by(fold, norm)
+        first = run.failed_label not in fold.labels, fold.tightest is None, fold is not norm, not is_unfinished(fold)
+        other_kind = off is None or bool(facts_apart(fold, norm, zip(fold.shown.steps, norm.shown.steps, strict=True)))
+        matters = fold is not least, not tenants_of(fold.shown), not other_kind, -(off or 0)
+        return *first, *matters, -len(fold.processes)
+
+    chosen = {id(fold) for fold in sorted(folds, key=weight)[:MOST_BLOCKS]}
     return [fold for fold in folds if id(fold) in chosen], [fold for fold in folds if id(fold) not in chosen]

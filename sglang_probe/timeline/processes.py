@@ -11,6 +11,11 @@ def ranks_of(run: Run) -> tuple[Process, ...]:
     return tuple(process for process in run.processes if process.label is not None)
 
 
+def is_called(process: Process, name: str) -> bool:
+    """Say whether a rank has this label, with or without the host that is before it where labels are not unique."""
+    return process.label is not None and name in {process.label, process.label.rpartition(":")[2]}
+
+
 def world_size(run: Run) -> int:
     """Return how many ranks a run has, seen or not."""
     return len(ranks_of(run)) + len(run.missing)

@@ -9,7 +9,7 @@ import pytest
 
 from sglang_probe.collect.read import read
 from sglang_probe.report.bars import PARTS, bar, legend
-from sglang_probe.report.fold import TENANT
+from sglang_probe.report.facts import TENANT
 from sglang_probe.report.layout import WIDTH, Width
 from sglang_probe.report.overview import has_strangers, shares_of, spent
 from sglang_probe.report.text import timeline_text
