@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from sglang_probe.report.series import RunClock
 from sglang_probe.report.steps import step_name
-from sglang_probe.timeline.model import Process, Step
+from sglang_probe.timeline.model import Process, Run, Step
 
 PlaceState = Literal["before", "in", "after", "ready", "error", "ended"]
 ROOT: Final = "scheduler.init"
@@ -54,6 +54,18 @@ class Track(NamedTuple):
         if position is None or position + 1 >= len(self.marks):
             return None
         return self.marks[position].at_s if position >= 0 else None, self.marks[position + 1].at_s
+
+
+def process_names(run: Run) -> list[tuple[Process, str]]:
+    """Return how each process of a run is called, its label or role: with its pid where two are called alike, as the
+    ranks of two replicas on one host."""
+    plain = [process.label or process.role for process in run.processes]
+    alike = Counter(plain)
+    named = zip(run.processes, plain, strict=True)
+    return [
+        (process, name if alike[name] == 1 else f"{name} (pid {place if process.pid is None else process.pid})")
+        for place, (process, name) in enumerate(named)
+    ]
 
 
 def track_of(process: Process, clock: RunClock) -> Track:

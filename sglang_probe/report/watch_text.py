@@ -35,10 +35,26 @@ def screen(view: View, width: int, height: int | None = None) -> list[Text]:
     table = _table(view.rows, width)
     room = None if height is None else height - len(head) - len(foot) - 2
     if room is not None and len(table) > room:
-        hidden = len(table) - max(room, 1)
-        table = [*table[: max(room, 1)], Text(f"({counted(hidden, 'line')} more: the window is too low)")]
+        table = _cut(table, max(room, 1))
+        if height is not None and len(head) + len(table) + len(foot) + 1 > height:
+            return _low(head, view, notes, width, height)
     lines = [*head, Text(""), *table, *foot]
     return lines if height is None else lines[: max(height, 1)]
+
+
+def _cut(table: list[Text], room: int) -> list[Text]:
+    hidden = len(table) - room
+    return [*table[:room], Text(f"({counted(hidden, 'line')} more: the window is too low)")]
+
+
+def _low(head: list[Text], view: View, notes: list[Text], width: int, height: int) -> list[Text]:
+    """Return the lines of a window of few rows: the row of ranks that matters most, then the notes and the others."""
+    rows = [line for row in view.rows for line in paragraph(sentence(row), width, "", "  ", _style(row))]
+    told = next(len(paragraph(sentence(row), width, "", "  ")) for row in view.rows)
+    spare = max(height - told, 0)
+    kept = [*head[:spare], *rows[:told]]
+    left = max(height - len(kept), 0)
+    return [*kept, *[*notes, *rows[told:]][:left]][: max(height, 1)]
 
 
 def _title(view: View) -> str:

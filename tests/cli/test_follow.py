@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sglang_probe.cli import follow
-from sglang_probe.cli.follow import SILENCE_S, Follower, Sight
+from sglang_probe.cli.follow_choice import SILENCE_S
+from sglang_probe.cli.follow import Follower, Sight
 from sglang_probe.collect.read import Collected, read
 from sglang_probe.collect.sources import JOIN_SLACK_NS
 from tests.cli.conftest import as_written, failed_start
@@ -71,7 +72,8 @@ def test_runs_that_were_over_before_are_not_even_read(
     write_run: WriteRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
-        run = write_run(tmp_path / f"old-{number}", [{**one, "run_id": f"old-{number}"} for one in failed_start()])
+        began = {"run_id": f"old-{number}", "ts": f"2026-11-0{3 - number}T18:45:00.000000000Z"}
+        run = write_run(tmp_path / f"old-{number}", [{**one, **began} for one in failed_start()])
         long_ago(run, 3600 + number * JOIN_SLACK_NS / 1e9 * 2)
     given: list[tuple[str, ...]] = []
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from sglang_probe.cli import watch
-from sglang_probe.cli.follow import SILENCE_S, Sight
+from sglang_probe.cli.follow_choice import SILENCE_S
+from sglang_probe.cli.follow import Sight
 from sglang_probe.cli.watch import HERE_S, NOT_KNOWN, REPLICAS_S, SETTLE_S, End, Judge
 from sglang_probe.report.watch import survey_of, view_of
 from sglang_probe.timeline.model import Missing, Run
