@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.departures import Departures
+from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.follow_choice import Choice, Found
 from sglang_probe.cli.follow_files import EMPTY, Files, FileState, Snapshot
 from sglang_probe.cli.log_clock import LogClock
@@ -142,9 +141,9 @@ class Follower:
             self._found = self._timeline = None
             return
         timeline = build(collected)
-        places = where_of(collected)
         serial = self._choice.serial
-        self._found = self._chosen([Found(*one) for one in zip(timeline.runs, map(tuple, places), strict=True)], snapshot)
+        found = [Found(run, tuple(where)) for run, where in zip(timeline.runs, where_of(collected), strict=True)]
+        self._found = self._chosen(found, snapshot)
         self._complaint = ""
         if self._found is None:
             self._timeline = None
@@ -177,7 +176,8 @@ class Follower:
         how = how if self._named else f"{how}, in this directory"
         files = self._seen.files
         if len(files) == 1 and files[0].path == self._path:
-            return f"waiting for the server's lines in {self._path}{f'; so far: {self._complaint}' if self._complaint else ''}"
+            told = f"; so far: {self._complaint}" if self._complaint else ""
+            return f"waiting for the server's lines in {self._path}{told}"
         there = "" if self._seen is not EMPTY else ", which does not exist yet"
         if not files and Path(self._path).suffix in _OF_A_LOG:
             return f"waiting for the server's lines in {self._path}{there}"
@@ -188,7 +188,7 @@ class Follower:
 
 
 def _files_in(snapshot: Snapshot, places: tuple[str, ...]) -> tuple[FileState, ...]:
-    return tuple(file for file in snapshot.files if os.path.dirname(file.path) in places)
+    return tuple(file for file in snapshot.files if str(Path(file.path).parent) in places)
 
 
 def _age(files: Iterable[FileState]) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.collect.files import first_stamp, is_packed, reason_of
+from sglang_probe.collect.files import first_stamp, is_packed, last_stamp, reason_of
 from sglang_probe.timeline.liveness import is_running
 
 JOIN_SLACK_NS: Final = 30 * 1_000_000_000
@@ -197,13 +197,21 @@ def _begin(file: FileState, begins: Begins) -> int | None:
 
 
 def _last_written(files: Iterable[FileState], begins: Begins) -> int:
-    """Return when a file of events was last written to: a note or a report beside them is none."""
-    return max((file.mtime_ns for file in files if _begin(file, begins) is not None), default=0)
+    """Return when an event was last written: a report beside them is none, and a copy has a time of its own."""
+    return max((_end(file) for file in files if _begin(file, begins) is not None), default=0)
+
+
+def _end(file: FileState) -> int:
+    try:
+        last = last_stamp(Path(file.path))
+    except OSError:
+        last = None
+    return file.mtime_ns if last is None else min(last, file.mtime_ns)
 
 
 def _lives(files: Iterable[FileState]) -> bool:
     """Say whether a process whose file lies there seems to run here, by its name alone."""
-    names = (_OURS.fullmatch(os.path.basename(file.path)) for file in files)
+    names = (_OURS.fullmatch(Path(file.path).name) for file in files)
     return any(is_running(int(name["pid"]), int(name["start"])) for name in names if name is not None)
 
 
@@ -227,7 +235,7 @@ def _is_packed(log: str) -> bool:
 
 
 def _moved(path: str, former: list[tuple[int, int]]) -> list[FileState]:
-    """Return where a log's earlier parts were moved to when it was rotated, the oldest first; those gone are left out."""
+    """Return where a log's earlier parts were moved to as it was rotated, the oldest first; those gone are left out."""
     if not former:
         return []
     beside = {(one.device, one.inode): one for one in _files(str(Path(path).parent)) if one.path != str(Path(path))}

@@ -28,7 +28,7 @@ class FreeNow:
         self._opened = False
 
     def of(self, run: Run) -> dict[str, int]:
-        """Return name (its label, with its pid where two have the same) -> bytes free, of the ranks whose devices can be asked."""
+        """Return name (see `process_names`) -> bytes free, of the ranks whose devices can be asked."""
         names = process_names(run)
         here = [(one, name) for one, name in names if one.label is not None and one.alive and one.device is not None]
         host = _host_bytes() if any(is_cpu(process) for process, _ in here) else None

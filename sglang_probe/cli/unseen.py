@@ -22,4 +22,5 @@ def unseen(collected: Collected, run: Run) -> str:
     if not count:
         return ""
     name = next((place.file for loss in lost for place in loss.examples), next(iter(foreign), ""))
-    return f"{counted(count, 'file')} of this run {'was' if count == 1 else 'were'} not read{f' ({name})' if name else ''}"
+    which = f" ({name})" if name else ""
+    return f"{counted(count, 'file')} of this run {'was' if count == 1 else 'were'} not read{which}"

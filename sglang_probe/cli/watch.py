@@ -8,7 +8,7 @@
     sglang-probe watch --timeout 900 && deploy  only once the server is ready
 
 Without PATH it is SGLANG_PROBE_DIR, or sglang-probe-runs/ here. Of a directory of runs the one that starts is followed
-to its end; one that is over is not, and the next is waited for. It ends by itself, and what explains the run is printed.
+to its end; one that is over is not, and the next is waited for. It ends by itself, and tells what explains the run.
 
 Exit codes: 0 the server is ready, 1 it failed, died or ended, 2 bad use or input, 3 not known: --timeout passed, or
 nothing more is written and it cannot be known whether the processes live; 130 Ctrl-C, 143 SIGTERM, with the last
@@ -28,8 +28,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.cli.follow_choice import SILENCE_S
 from sglang_probe.cli.follow import Follower, Sight
+from sglang_probe.cli.follow_choice import SILENCE_S
 from sglang_probe.cli.follow_files import HOW_TO_PIPE
 from sglang_probe.cli.free_now import FreeNow
 from sglang_probe.cli.given import number
@@ -175,8 +175,8 @@ def _ready_here(view: View, unseen: str) -> End:
     others = "the other" if count == 1 else f"the {count} others" if count > 1 else "any others"
     if unseen:
         return End(NOT_KNOWN, f"{up}, but nothing is known of {others}: {unseen}; give the directory of the run")
-    told = f"{others} of {view.world} {'writes' if count == 1 else 'write'} elsewhere" if count > 0 else "none is missed"
-    return End(0, f"READY here: {up}; {told}")
+    verb = "writes" if count == 1 else "write"
+    return End(0, f"READY here: {up}; {others}{f' of {view.world}' if count > 0 else ''} {verb} elsewhere")
 
 
 def _who(processes: Sequence[Process]) -> str:
