@@ -180,7 +180,7 @@ def _candidates(directories: Iterable[FileState], begins: Begins) -> tuple[tuple
         path
         for path in files_of
         if _lives(files_of[path])
-        or (path in began and _last_written(files_of[path], begins) >= newest - JOIN_SLACK_NS)
+        or (path in began and max(began[path], _last_written(files_of[path], begins)) >= newest - JOIN_SLACK_NS)
     ]
     fresh = [one.path for one in directories if one.path not in began and one.mtime_ns >= newest - JOIN_SLACK_NS]
     return tuple(found), not fresh

@@ -20,6 +20,8 @@ NOTE_STYLES: Final = {"late": "bold yellow", "gone": "bold red", "less_free": "y
 WORDS: Final = {"late": "LATE", "gone": "GONE", "less_free": "ODD", "more_free": "ODD", "missing": "WAIT"}
 LEAST_NAME: Final = 16
 MOST_NOTES: Final = 4
+LEAST_TABLE: Final = 2
+"""Lines: the headings and a row."""
 WORTH_SAYING: Final = 64 << 20
 """Bytes that a step took so far, from which on they are shown."""
 MOST_NAMED: Final = 3
@@ -35,9 +37,9 @@ def screen(view: View, width: int, height: int | None = None) -> list[Text]:
     table = _table(view.rows, width)
     room = None if height is None else height - len(head) - len(foot) - 2
     if room is not None and len(table) > room:
-        table = _cut(table, max(room, 1))
-        if height is not None and len(head) + len(table) + len(foot) + 1 > height:
+        if height is not None and room <= LEAST_TABLE:
             return _low(head, view, notes, width, height)
+        table = _cut(table, room)
     lines = [*head, Text(""), *table, *foot]
     return lines if height is None else lines[: max(height, 1)]
 

@@ -91,7 +91,8 @@ def test_runs_that_were_over_before_are_not_even_read(
 
 
 def test_what_is_written_into_another_run_s_directory_makes_it_no_newer(write_run: WriteRun, tmp_path: Path) -> None:
-    old = [{**one, "run_id": "old", "ts": "2026-11-01T18:45:00.000000000Z"} for one in mine(failed_start(), pid=1 << 22)]
+    told = {"run_id": "old", "ts": "2026-11-01T18:45:00.000000000Z"}
+    old = [{**one, **told} for one in mine(failed_start(), pid=1 << 22)]
     directory = write_run(tmp_path / "old", old)
     quiet = write_run(tmp_path / "quiet", [{**event, "run_id": "quiet"} for event in elsewhere(open_start())])
     follower = Follower(str(tmp_path), named=True)
@@ -152,23 +153,6 @@ def test_a_rank_s_file_that_holds_nothing_or_was_not_given_is_told(write_run: Wr
     assert "" == whole.unseen
     assert "1 file of this run was not read" in look(run).unseen
     assert "1 file of this run was not read" in look(named).unseen
-
-
-def test_the_order_in_which_processes_go_is_seen(write_run: WriteRun, tmp_path: Path) -> None:
-    words = [sys.executable, "-c", "input()"]
-    ranks = [subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(2)]
-    run = write_run(tmp_path / "night-1", of(ranks[0].pid, open_start()))
-    (run / "other.jsonl").write_bytes(b"".join(as_written(one) + b"\n" for one in of(ranks[1].pid, open_start())))
-    follower = Follower(str(run), named=True)
-    wait(follower, lambda sight: sight.run is not None)
-    for rank in (ranks[1], ranks[0]):
-        rank.kill()
-        rank.communicate()
-        follower.rest(0.2)
-    order = follower.look().order
-
-    assert f"(pid {ranks[1].pid}); then" in order
-    assert order.index(str(ranks[1].pid)) < order.index(f"(pid {ranks[0].pid})")
 
 
 def test_a_start_on_another_host_is_followed_while_it_is_written(write_run: WriteRun, tmp_path: Path) -> None:

@@ -114,7 +114,8 @@ def test_ranks_that_write_elsewhere_are_not_waited_for() -> None:
     assert None is judged(here, HERE_S - 1)
     assert None is judged(starting(2, missing=missing), HERE_S + 1)
     assert end is not None
-    assert (0, True) == (end.code, "READY here: all 2 ranks that were read are up; the 2 others of 4 write elsewhere" in end.says)
+    assert end.code == 0
+    assert "READY here: all 2 ranks that were read are up; the 2 others of 4 write elsewhere" == end.says
 
 
 def test_a_data_parallel_replica_that_has_not_come_is_waited_for_a_while() -> None:

@@ -156,7 +156,7 @@ def test_a_part_of_a_run_s_files_says_so_and_guesses_at_nothing_else() -> None:
 
 def test_a_launcher_that_is_gone_with_its_ranks_is_named_and_no_rank_is_blamed() -> None:
     step = build_step("scheduler.init", 0, 20.9, None, None, state="died")
-    ranks = [msgspec.structs.replace(build_rank(place, 2, (step,)), alive=False) for place in range(2)]
+    ranks = [replace(build_rank(place, 2, (step,)), alive=False) for place in range(2)]
     launcher = Process(host="node-a", pid=4700, role="launcher", alive=False)
     found = of("not_memory", build_run((launcher, *ranks), "died", failed_phase="scheduler.init"))
 
