@@ -107,7 +107,18 @@ def _walk(process: Process, clock: RunClock) -> tuple[list[Mark], list[Step]]:
         seen[name] += 1
     for one in reversed(around):
         close(*one)
-    return marks, [step for step, _, _ in around if step.state not in ENDED]
+    return _in_order(marks), [step for step, _, _ in around if step.state not in ENDED]
+
+
+def _in_order(marks: list[Mark]) -> list[Mark]:
+    """Return marks whose times do not go back: by few stamps a step may end after the next began."""
+    latest: float | None = None
+    found = []
+    for mark in marks:
+        if mark.at_s is not None:
+            latest = mark.at_s if latest is None else max(latest, mark.at_s)
+        found.append(mark if mark.at_s is None else mark._replace(at_s=latest))
+    return found
 
 
 def _free(mark: Mark) -> int | None:

@@ -313,6 +313,7 @@ def test_the_age_of_a_log_that_does_not_grow_is_no_time_that_passed(probe: Probe
     times = [float(found) for found in re.findall(r"^ *\+([0-9.]+) s  ", out, re.MULTILINE)]
     assert times == sorted(times)
     assert times[-1] < 600
+    assert "(at +" not in out
     assert "TP0, TP1 (2): are ready" in out
     assert max(int(found) for found in re.findall(r"\+(\d+) min", out)) < 4000 // 60
 

@@ -220,3 +220,13 @@ def test_a_low_window_shows_the_row_that_matters_most(height: int) -> None:
 
     assert len(lines) <= height
     assert any(line.startswith("TP") for line in lines)
+
+
+def test_the_steps_of_a_rank_come_in_their_order_though_stamps_say_otherwise() -> None:
+    run = starting(1)
+    steps = (step("weights.load M", 0, 1.0, 94.0, 20.0, 100.0), step("kv.profile", 0, 1.0, 20.0, 20.0, 0.0))
+    ranks = tuple(msgspec.structs.replace(one, steps=steps) if one.label else one for one in run.processes)
+    told, _ = changes(survey_of(msgspec.structs.replace(run, processes=ranks)), {})
+
+    assert ["weights.load M", "kv.profile"] == [change.what for change in told]
+    assert {101.0} == {change.at_s for change in told}
