@@ -124,8 +124,10 @@ class Lines:
         if not self._named:
             self._name(view)
         for change in changes:
-            at = view.elapsed_s if change.at_s is None else change.at_s
-            self._stamp(at, change_text(change))
+            came = change.at_s
+            is_late = came is not None and self._at_s - came > WORTH_SAYING_S
+            when = f" (at +{clock(came)})" if is_late else ""  # it was read only after later things were told
+            self._stamp(view.elapsed_s if came is None else came, change_text(change) + when)
         if self._is_first and not view.ranks:
             self._beat(view)
         self._is_first = False
@@ -174,13 +176,12 @@ class Lines:
         self._stamp(view.elapsed_s, f"{WORDS[note.kind]}{who} {note.says}")
 
     def _stamp(self, at_s: float | None, line: str) -> None:
-        """Write a line at its time; what was read only after later things were told says itself when it was."""
+        """Write a line at its time, or at that of the line before where that was later."""
         if at_s is None:
             self._say(stamped(None, line))
             return
-        late = self._at_s - at_s
         self._at_s = max(self._at_s, at_s)
-        self._say(stamped(self._at_s, f"{line} (at +{clock(at_s)})" if late > WORTH_SAYING_S else line))
+        self._say(stamped(self._at_s, line))
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._spoke >= BEAT_S
