@@ -11,8 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from sglang_probe.report.watch_places import process_names
 from sglang_probe.timeline.model import Process, Run
-from sglang_probe.timeline.processes import is_cpu, ranks_of
+from sglang_probe.timeline.processes import is_cpu
 
 SLOW_S: Final = 0.1
 """A source that once takes longer is not asked again."""
@@ -27,15 +28,16 @@ class FreeNow:
         self._opened = False
 
     def of(self, run: Run) -> dict[str, int]:
-        """Return label -> bytes free, of the ranks whose devices can be asked."""
-        here = [process for process in ranks_of(run) if process.alive and process.device is not None]
-        host = _host_bytes() if any(map(is_cpu, here)) else None
+        """Return name (see `process_names`) -> bytes free, of the ranks whose devices can be asked."""
+        names = process_names(run)
+        here = [(one, name) for one, name in names if one.label is not None and one.alive and one.device is not None]
+        host = _host_bytes() if any(is_cpu(process) for process, _ in here) else None
         begun = time.monotonic()
         found: dict[str, int] = {}
-        for process in here:
+        for process, name in here:
             free = host if is_cpu(process) else self._device_bytes(process)
-            if free is not None and process.label is not None:
-                found[process.label] = free
+            if free is not None:
+                found[name] = free
         if time.monotonic() - begun > SLOW_S:
             self._nvml, self._opened = None, True
         return found

@@ -7,11 +7,12 @@
     sglang-probe watch --format json            one JSON object a line, for a program
     sglang-probe watch --timeout 900 && deploy  only once the server is ready
 
-Without PATH it is SGLANG_PROBE_DIR, or sglang-probe-runs/ here. Of a directory of runs the newest is followed if it is
-starting; one that is over is not, and the next is waited for. It ends by itself, and what explains the run is printed.
+Without PATH it is SGLANG_PROBE_DIR, or sglang-probe-runs/ here. Of a directory of runs the one that starts is followed
+to its end; one that is over is not, and the next is waited for. It ends by itself, and tells what explains the run.
 
 Exit codes: 0 the server is ready, 1 it failed, died or ended, 2 bad use or input, 3 not known: --timeout passed, or
-nothing more is written and it cannot be known whether the processes live; 130 Ctrl-C, with the last state left.
+nothing more is written and it cannot be known whether the processes live; 130 Ctrl-C, 143 SIGTERM, with the last
+state left.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.cli.follow import SILENCE_S, Follower, Sight
+from sglang_probe.cli.follow import Follower, Sight
+from sglang_probe.cli.follow_choice import SILENCE_S
 from sglang_probe.cli.follow_files import HOW_TO_PIPE
 from sglang_probe.cli.free_now import FreeNow
 from sglang_probe.cli.given import number
@@ -36,15 +39,20 @@ from sglang_probe.cli.watch_output import Json, Lines, Output, Screen
 from sglang_probe.collect.sources import STDIN
 from sglang_probe.events.variables import DEFAULT_DIRECTORY, DIRECTORY
 from sglang_probe.explain.engine import explain, to_json
+from sglang_probe.figures import listed
 from sglang_probe.report.explain import explain_text
+from sglang_probe.report.layout import paragraph
 from sglang_probe.report.outcome import headline
+from sglang_probe.report.plain import printable
 from sglang_probe.report.watch import Survey, survey_of, view_of
 from sglang_probe.report.watch_changes import Change, changes
 from sglang_probe.report.watch_model import View
-from sglang_probe.timeline.model import Run, Timeline
+from sglang_probe.timeline.label_ranges import named
+from sglang_probe.timeline.model import Process, Run, Timeline
 from sglang_probe.timeline.values import as_number
 
 LEAST_INTERVAL_S: Final = 0.1
+MOST_INTERVAL_S: Final = 60.0
 SETTLE_S: Final = 2.0
 """After an error its peers and the end of the processes follow: what explains it is complete when all is quiet."""
 AT_MOST_S: Final = 10.0
@@ -54,6 +62,9 @@ HERE_S: Final = 10.0
 REPLICAS_S: Final = 60.0
 """A data-parallel replica that is not heard of for so long, after others are up, is not waited for."""
 NOT_KNOWN: Final = 3
+SERVER_ROLES: Final = frozenset({"launcher", "scheduler", "tokenizer", "detokenizer", "dp_controller"})
+"""Processes without which there is no server."""
+MOST_PIDS: Final = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +99,7 @@ def _output(form: str, looks: Looks) -> Output:
 def _follow(follower: Follower, output: Output, looks: Looks, interval: float, timeout: float | None) -> int:
     begun = time.monotonic()
     come: dict[str, int] = {}
-    followed: tuple[str, int] | None = None
+    followed = 0
     judge, free_now = Judge(), FreeNow()
     survey: Survey | None = None
     while True:
@@ -96,8 +107,9 @@ def _follow(follower: Follower, output: Output, looks: Looks, interval: float, t
         if sight.run is None or sight.timeline is None:
             output.wait(sight.waiting)
         else:
-            if followed != (sight.run.run_id, sight.run.launch):
-                followed, come, judge = (sight.run.run_id, sight.run.launch), {}, Judge()
+            if followed != sight.serial:
+                followed, come, judge, survey = sight.serial, {}, Judge(), None
+                output.begin()
             told: tuple[Change, ...] = ()
             if survey is None or survey.run is not sight.run:
                 survey = survey_of(sight.run)
@@ -108,9 +120,10 @@ def _follow(follower: Follower, output: Output, looks: Looks, interval: float, t
             end = judge.end(sight, view)
             if end is not None:
                 return _end(output, looks, sight, end)
-        if timeout is not None and time.monotonic() - begun >= timeout:
+        left = math.inf if timeout is None else begun + timeout - time.monotonic()
+        if left <= 0:
             return _end(output, looks, sight, End(NOT_KNOWN, f"--timeout {timeout:g} has passed"))
-        time.sleep(interval)
+        follower.rest(min(interval, left))
 
 
 class End(NamedTuple):
@@ -133,14 +146,16 @@ class Judge:
         alive = [process.alive for process in run.processes]
         gone = bool(alive) and all(one is False for one in alive)
         if run.outcome == "ready" and run.source != "log":
+            lost = [one for one in run.processes if one.alive is False and (one.label or one.role in SERVER_ROLES)]
+            if lost and not gone:
+                return End(1, f"every rank came to be ready, but {_who(lost)} {'is' if len(lost) == 1 else 'are'} gone")
             more = any(alive) and view.ranks < _replicated(run) and sight.quiet_s < REPLICAS_S
             return None if more else End(1 if gone else 0)
         if run.outcome in {"ready", "failed", "died"} or gone:
             return End(int(run.outcome != "ready")) if self._is_settled(sight, any(alive)) else None
         self._over_since = None
         if view.ranks and view.ready == view.ranks and view.rows and sight.quiet_s > HERE_S:
-            elsewhere = f"all {view.ranks} ranks that write here are up; the others of {view.world} write elsewhere"
-            return End(0, f"READY here: {elsewhere}")
+            return _ready_here(view, sight.unseen)
         if not any(alive) and sight.quiet_s > SILENCE_S:
             return End(NOT_KNOWN, _silence(run, sight.quiet_s))
         return None
@@ -151,6 +166,23 @@ class Judge:
         if now - self._over_since > AT_MOST_S:
             return True
         return sight.quiet_s > SETTLE_S and not any_alive
+
+
+def _ready_here(view: View, unseen: str) -> End:
+    """End where all ranks that write here are up: the others write elsewhere, unless their files were not read."""
+    up = "the rank that was read is up" if view.ranks == 1 else f"all {view.ranks} ranks that were read are up"
+    count = (view.world or 0) - view.ranks
+    others = "the other" if count == 1 else f"the {count} others" if count > 1 else "any others"
+    if unseen:
+        return End(NOT_KNOWN, f"{up}, but nothing is known of {others}: {unseen}; give the directory of the run")
+    verb = "writes" if count == 1 else "write"
+    return End(0, f"READY here: {up}; {others}{f' of {view.world}' if count > 0 else ''} {verb} elsewhere")
+
+
+def _who(processes: Sequence[Process]) -> str:
+    noun = "pid" if len(processes) == 1 else "pids"
+    names = named([process.label or process.role for process in processes])
+    return f"{names} ({noun} {listed([process.pid for process in processes], MOST_PIDS)})"
 
 
 def _replicated(run: Run) -> int:
@@ -171,12 +203,15 @@ def _end(output: Output, looks: Looks, sight: Sight, end: End) -> int:
         text = f"{end.says}: no run began\n"
         output.end(text, {"outcome": None, "exit": end.code, "says": end.says})
         return end.code
+    said = "; ".join(one for one in (end.says, sight.order if end.code == 1 else "") if one)
+    end = End(end.code, said)
     output.end(_text(sight.timeline, looks, sight.now, end), _document(sight.run, sight.timeline, sight.now, end))
     return end.code
 
 
 def _text(timeline: Timeline, looks: Looks, now: datetime, end: End) -> str:
-    said = f"{end.says}\n\n" if end.says else ""
+    said = "".join(f"{printable(line.plain)}\n" for line in paragraph(end.says, looks.width)) if end.says else ""
+    said += "\n" if said else ""
     return said + explain_text(explain(timeline), timeline, looks.width, colour=looks.colour, now=now)
 
 
@@ -201,4 +236,6 @@ def _interval(text: str) -> float:
     value = _seconds(text)
     if value < LEAST_INTERVAL_S:
         raise argparse.ArgumentTypeError(f"{text!r} is less than {LEAST_INTERVAL_S} seconds; take 0.5")
+    if value > MOST_INTERVAL_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {MOST_INTERVAL_S:g} seconds; take 0.5")
     return value

@@ -16,17 +16,23 @@ from sglang_probe.cli.output import emit
 from sglang_probe.report.plain import printable, printable_json
 from sglang_probe.report.watch_changes import Change, change_text, stamped
 from sglang_probe.report.watch_model import SCHEMA, Note, View
-from sglang_probe.report.watch_text import WORDS, beat, screen, waiting
+from sglang_probe.report.watch_notes import gone_note
+from sglang_probe.report.watch_text import WORDS, beat, clock, screen, waiting
 from sglang_probe.timeline.label_ranges import named
 
 BEAT_S: Final = 30.0
 """A line at least so often, so that one who reads along knows that it lives."""
+WORTH_SAYING_S: Final = 0.5
+"""What is told so much after its time says when it was."""
 NARROWEST: Final = 40
 WIDEST: Final = 120
 
 
 class Output(Protocol):
     """What the loop tells."""
+
+    def begin(self) -> None:
+        """Another run is told from now on: what was said of the last one is no reason to be silent."""
 
     def wait(self, text: str) -> None:
         """Say what is waited for."""
@@ -48,6 +54,9 @@ class Screen:
         self._console = Console(highlight=False, markup=False, emoji=False, legacy_windows=False)
         self._live: Live | None = None
         self._width = 0
+
+    def begin(self) -> None:
+        """A picture is drawn anew in any case."""
 
     def wait(self, text: str) -> None:
         """Say what is waited for."""
@@ -85,36 +94,49 @@ class Screen:
 
 
 class Lines:
-    """A line per change, and one now and then; no escapes."""
+    """A line per change, and one now and then; no escapes. Its times never go back."""
 
     def __init__(self) -> None:
         self._said = ""
+        self._waiting_since = self._spoke = float("-inf")
+        self._runs = 0
+        self._is_first = True
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was said of another run."""
         self._notes: set[tuple[object, ...]] = set()
-        self._spoke = float("-inf")
+        self._gone: set[tuple[str, int | None]] = set()
         self._named = False
+        self._at_s = float("-inf")
 
     def wait(self, text: str) -> None:
         """Say what is waited for, once, and now and then that it still is."""
+        now = time.monotonic()
         if text != self._said:
-            self._said = text
+            self._said, self._waiting_since = text, now
             self._say(text)
         elif self._is_due():
-            self._say("still waiting")
+            self._say(f"still waiting, for {clock(now - self._waiting_since)} so far")
 
     def show(self, view: View, changes: Sequence[Change]) -> None:
         """Write what is new, or now and then where every rank is."""
         if not self._named:
-            self._named = True
-            version = f", SGLang {view.sglang_version}" if view.sglang_version else ""
-            self._say(stamped(view.elapsed_s, f"watching {printable(view.run_id)}{version}"))
-            if not view.ranks:
-                self._beat(view)
+            self._name(view)
         for change in changes:
-            self._say(stamped(view.elapsed_s if change.at_s is None else change.at_s, change_text(change)))
-        fresh = [note for note in view.notes if _same(note) not in self._notes]
+            came = change.at_s
+            is_late = came is not None and self._at_s - came > WORTH_SAYING_S
+            when = f" (at +{clock(came)})" if is_late else ""  # it was read only after later things were told
+            self._stamp(view.elapsed_s if came is None else came, change_text(change) + when)
+        if self._is_first and not view.ranks:
+            self._beat(view)
+        self._is_first = False
+        for note in view.notes:
+            if note.kind == "gone":
+                self._missed(view, note)
+            elif _same(note) not in self._notes:
+                self._note(view, note)
         self._notes |= set(map(_same, view.notes))
-        for note in fresh:
-            self._note(view, note)
         if self._is_due():
             self._beat(view)
             for note in view.notes:
@@ -127,13 +149,39 @@ class Lines:
         """Say how it ended."""
         emit(f"\n{text}")
 
+    def _name(self, view: View) -> None:
+        """Say which run is told: what it did before has the times that it did it at."""
+        self._named = self._is_first = True
+        self._said = ""
+        self._runs += 1
+        what = "watching" if self._runs == 1 else "another run is told from here on: watching"
+        launch = f", launch {view.launch + 1}" if view.launch else ""
+        version = f", SGLang {view.sglang_version}" if view.sglang_version else ""
+        self._say(f"{'':>9}  {what} {view.run_id}{launch}{version}")
+
+    def _missed(self, view: View, note: Note) -> None:
+        """Write who is gone and was not said to be."""
+        gone = dict.fromkeys(zip(note.labels, note.pids, strict=True))
+        fresh = [one for one in gone if one not in self._gone]
+        self._gone |= set(gone)
+        if fresh:
+            self._note(view, gone_note(fresh))
+
     def _beat(self, view: View) -> None:
         for line in beat(view):
-            self._say(stamped(view.elapsed_s, line))
+            self._stamp(view.elapsed_s, line)
 
     def _note(self, view: View, note: Note) -> None:
         who = f" {printable(named(note.labels))}:" if note.labels else ""
-        self._say(stamped(view.elapsed_s, f"{WORDS[note.kind]}{who} {note.says}"))
+        self._stamp(view.elapsed_s, f"{WORDS[note.kind]}{who} {note.says}")
+
+    def _stamp(self, at_s: float | None, line: str) -> None:
+        """Write a line at its time, or at that of the line before where that was later."""
+        if at_s is None:
+            self._say(stamped(None, line))
+            return
+        self._at_s = max(self._at_s, at_s)
+        self._say(stamped(self._at_s, line))
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._spoke >= BEAT_S
@@ -148,6 +196,10 @@ class Json:
 
     def __init__(self) -> None:
         self._last: object = None
+
+    def begin(self) -> None:
+        """Write the first state of another run."""
+        self._last = None
 
     def wait(self, text: str) -> None:
         """Say what is waited for."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sglang_probe.report.series import NS, RunClock, nanoseconds
 from sglang_probe.report.watch_model import Row, View
 from sglang_probe.report.watch_notes import notes_of
-from sglang_probe.report.watch_places import Place, Track, track_of
+from sglang_probe.report.watch_places import Place, Track, process_names, track_of
 from sglang_probe.timeline.model import Run
 from sglang_probe.timeline.processes import is_cpu, ranks_of
 
@@ -29,7 +29,7 @@ class Survey(NamedTuple):
     run: Run
     clock: RunClock
     tracks: dict[str, Track]
-    """Of each rank, by its label."""
+    """Of each rank, by its name: its label, with its pid where two ranks have the same."""
     cpu: frozenset[str]
     """Ranks whose memory is the host's."""
 
@@ -46,7 +46,7 @@ class _Seat(NamedTuple):
 def survey_of(run: Run) -> Survey:
     """Return the ways of all ranks."""
     clock = RunClock(run)
-    ranks = {process.label or "": process for process in ranks_of(run)}
+    ranks = {name: process for process, name in process_names(run) if process.label is not None}
     tracks = {label: track_of(process, clock) for label, process in ranks.items()}
     return Survey(run, clock, tracks, frozenset(label for label, process in ranks.items() if is_cpu(process)))
 
@@ -54,7 +54,7 @@ def survey_of(run: Run) -> Survey:
 def view_of(survey: Survey, now: datetime, free_now: Mapping[str, int] | None = None) -> View:
     """Return where a run stands. `now` is UTC with its zone; of a log, what its own clock shows.
 
-    `free_now`: label -> bytes free on its device this moment, where the watcher can ask it.
+    `free_now`: name (see `process_names`) -> bytes free on its device this moment, where the watcher can ask it.
     """
     run, read = survey.run, free_now or {}
     at = _at(now, survey.clock)

@@ -84,7 +84,8 @@ def _known(values: Iterable[int | None]) -> list[int]:
 
 def change_text(change: Change) -> str:
     """Return one change as a line: `TP0-TP7 (8): weights.load ended: took 33.5 s, 72.302 GiB; 21.697 GiB free`."""
-    kind = "is ready" if (change.phase, change.kind) == (ROOT, "ended") else None
+    up = "is ready" if len(change.labels) == 1 else "are ready"
+    kind = up if (change.phase, change.kind) == (ROOT, "ended") else None
     said = kind or f"{change.what} {change.kind}"
     figures = []
     if change.took_s is not None:

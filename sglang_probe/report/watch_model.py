@@ -49,6 +49,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     """What makes two notes the same although their figures differ."""
     says: str
+    pids: tuple[int | None, ...] = ()
+    """Of processes that are gone, in the order of the labels."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

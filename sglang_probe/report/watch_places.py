@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from sglang_probe.report.series import RunClock
 from sglang_probe.report.steps import step_name
-from sglang_probe.timeline.model import Process, Step
+from sglang_probe.timeline.model import Process, Run, Step
 
 PlaceState = Literal["before", "in", "after", "ready", "error", "ended"]
 ROOT: Final = "scheduler.init"
@@ -56,6 +56,18 @@ class Track(NamedTuple):
         return self.marks[position].at_s if position >= 0 else None, self.marks[position + 1].at_s
 
 
+def process_names(run: Run) -> list[tuple[Process, str]]:
+    """Return how each process of a run is called, its label or role: with its pid where two are called alike, as the
+    ranks of two replicas on one host."""
+    plain = [process.label or process.role for process in run.processes]
+    alike = Counter(plain)
+    named = zip(run.processes, plain, strict=True)
+    return [
+        (process, name if alike[name] == 1 else f"{name} (pid {place if process.pid is None else process.pid})")
+        for place, (process, name) in enumerate(named)
+    ]
+
+
 def track_of(process: Process, clock: RunClock) -> Track:
     """Return the way of a rank."""
     marks, around = _walk(process, clock)
@@ -95,7 +107,18 @@ def _walk(process: Process, clock: RunClock) -> tuple[list[Mark], list[Step]]:
         seen[name] += 1
     for one in reversed(around):
         close(*one)
-    return marks, [step for step, _, _ in around if step.state not in ENDED]
+    return _in_order(marks), [step for step, _, _ in around if step.state not in ENDED]
+
+
+def _in_order(marks: list[Mark]) -> list[Mark]:
+    """Return marks whose times do not go back: by few stamps a step may end after the next began."""
+    latest: float | None = None
+    found = []
+    for mark in marks:
+        if mark.at_s is not None:
+            latest = mark.at_s if latest is None else max(latest, mark.at_s)
+        found.append(mark if mark.at_s is None else mark._replace(at_s=latest))
+    return found
 
 
 def _free(mark: Mark) -> int | None:

@@ -20,6 +20,8 @@ NOTE_STYLES: Final = {"late": "bold yellow", "gone": "bold red", "less_free": "y
 WORDS: Final = {"late": "LATE", "gone": "GONE", "less_free": "ODD", "more_free": "ODD", "missing": "WAIT"}
 LEAST_NAME: Final = 16
 MOST_NOTES: Final = 4
+LEAST_TABLE: Final = 2
+"""Lines: the headings and a row."""
 WORTH_SAYING: Final = 64 << 20
 """Bytes that a step took so far, from which on they are shown."""
 MOST_NAMED: Final = 3
@@ -35,10 +37,26 @@ def screen(view: View, width: int, height: int | None = None) -> list[Text]:
     table = _table(view.rows, width)
     room = None if height is None else height - len(head) - len(foot) - 2
     if room is not None and len(table) > room:
-        hidden = len(table) - max(room, 1)
-        table = [*table[: max(room, 1)], Text(f"({counted(hidden, 'line')} more: the window is too low)")]
+        if height is not None and room <= LEAST_TABLE:
+            return _low(head, view, notes, width, height)
+        table = _cut(table, room)
     lines = [*head, Text(""), *table, *foot]
     return lines if height is None else lines[: max(height, 1)]
+
+
+def _cut(table: list[Text], room: int) -> list[Text]:
+    hidden = len(table) - room
+    return [*table[:room], Text(f"({counted(hidden, 'line')} more: the window is too low)")]
+
+
+def _low(head: list[Text], view: View, notes: list[Text], width: int, height: int) -> list[Text]:
+    """Return the lines of a window of few rows: the row of ranks that matters most, then the notes and the others."""
+    rows = [line for row in view.rows for line in paragraph(sentence(row), width, "", "  ", _style(row))]
+    told = next(len(paragraph(sentence(row), width, "", "  ")) for row in view.rows)
+    spare = max(height - told, 0)
+    kept = [*head[:spare], *rows[:told]]
+    left = max(height - len(kept), 0)
+    return [*kept, *[*notes, *rows[told:]][:left]][: max(height, 1)]
 
 
 def _title(view: View) -> str:

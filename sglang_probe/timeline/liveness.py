@@ -27,13 +27,18 @@ def is_alive(process: ProcessId) -> bool | None:
         return None
     if process.pid_namespace is not None and process.pid_namespace != _pid_namespace():
         return None
-    fields = _stat(process.pid)
+    return is_running(process.pid, process.start_ticks)
+
+
+def is_running(pid: int, start_ticks: int | None) -> bool | None:
+    """Return whether a process of this machine, boot and pid namespace runs; None where its start is not known."""
+    fields = _stat(pid)
     if fields is None:
         return False
     state, start = fields
     if state in "ZX":  # a zombie runs nothing
         return False
-    return None if process.start_ticks is None else start == process.start_ticks
+    return None if start_ticks is None else start == start_ticks
 
 
 def _boot_id() -> str | None:

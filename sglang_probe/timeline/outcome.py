@@ -43,7 +43,7 @@ def verdict(
         return _lost_peer(actors, errors, clock) or _failed(actors, errors[0])
     gone = [actor for actor in actors if actor.alive is False and actor.unfinished()]
     if gone:
-        return _died(gone, clock)
+        return _died(gone, [one for one in actors if one.alive is False and _launches(one)], clock)
     running = [actor for actor in actors if actor.alive]
     if running:
         return Verdict("starting", f"{', '.join(actor.name for actor in running[:3])} still running")
@@ -121,12 +121,22 @@ def _left_no_memory(draft: Draft) -> bool:
     return isinstance(result, int | float) and result <= 0
 
 
-def _died(gone: list[Actor], clock: Clock) -> Verdict:
+def _launches(actor: Actor) -> bool:
+    return actor.identity.role == "launcher" and not actor.identity.is_rank
+
+
+def _died(gone: list[Actor], launchers: list[Actor], clock: Clock) -> Verdict:
     """Blame the process that fell silent first: the others may have been ended because of it. None is blamed where
-    others had come as far: then silence tells nothing of the order."""
+    others had come as far: then silence tells nothing of the order. Nor does it where a launcher is gone, too: it ends
+    its ranks, and they end it."""
     first = min(gone, key=lambda actor: (actor.last_ns(clock), actor.order))
     phase = first.unfinished()[-1].step.phase
     alike = came_as_far(first, gone)
+    if launchers:
+        phase_of = "on them" if len(gone) > 1 else f"on {first.name}"
+        who = _listed([*launchers, *gone])
+        reason = f"{who} are gone and {phase} never ended {phase_of}; which went first is not known"
+        return Verdict("died", reason, failed_phase=phase, suspects=(*launchers, *gone))
     if len(alike) > 1:
         reason = f"{_listed(alike)} are gone and {phase} never ended on them; which went first is not known"
         return Verdict("died", reason, failed_phase=phase, suspects=tuple(alike))

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sglang_probe.cli import follow
-from sglang_probe.cli.follow import SILENCE_S, Follower, Sight
+from sglang_probe.cli import follow, follow_files
+from sglang_probe.cli.errors import BadUse
+from sglang_probe.cli.follow import Follower, Sight
+from sglang_probe.cli.follow_choice import SILENCE_S
 from sglang_probe.collect.read import Collected, read
 from sglang_probe.collect.sources import JOIN_SLACK_NS
 from tests.cli.conftest import as_written, failed_start
@@ -71,7 +73,8 @@ def test_runs_that_were_over_before_are_not_even_read(
     write_run: WriteRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
-        run = write_run(tmp_path / f"old-{number}", [{**one, "run_id": f"old-{number}"} for one in failed_start()])
+        began = {"run_id": f"old-{number}", "ts": f"2026-11-0{3 - number}T18:45:00.000000000Z"}
+        run = write_run(tmp_path / f"old-{number}", [{**one, **began} for one in failed_start()])
         long_ago(run, 3600 + number * JOIN_SLACK_NS / 1e9 * 2)
     given: list[tuple[str, ...]] = []
 
@@ -85,6 +88,71 @@ def test_runs_that_were_over_before_are_not_even_read(
 
     assert sight.run is None
     assert [(str(tmp_path / "old-0"),)] == given
+
+
+def test_what_is_written_into_another_run_s_directory_makes_it_no_newer(write_run: WriteRun, tmp_path: Path) -> None:
+    told = {"run_id": "old", "ts": "2026-11-01T18:45:00.000000000Z"}
+    old = [{**one, **told} for one in mine(failed_start(), pid=1 << 22)]
+    directory = write_run(tmp_path / "old", old)
+    quiet = write_run(tmp_path / "quiet", [{**event, "run_id": "quiet"} for event in elsewhere(open_start())])
+    follower = Follower(str(tmp_path), named=True)
+    before = wait(follower, lambda sight: sight.run is not None)
+    moment = time.time() - 90
+    for path in (*quiet.iterdir(), quiet):
+        os.utime(path, (moment, moment))
+    (directory / "report.txt").write_text("a report")
+    after = follower.look()
+
+    assert [("quiet", 1)] * 2 == [(sight.run and sight.run.run_id, sight.serial) for sight in (before, after)]
+
+
+def test_a_followed_run_is_not_left_when_a_second_server_begins(write_run: WriteRun, tmp_path: Path) -> None:
+    first = write_run(tmp_path / "first", [{**event, "run_id": "first"} for event in mine(open_start())])
+    follower = Follower(str(tmp_path), named=True)
+    assert wait(follower, lambda sight: sight.run is not None).serial == 1
+    long_ago(first, 300)
+    later = {"run_id": "second", "ts": "2026-12-24T18:45:00.000000000Z"}
+    write_run(tmp_path / "second", [{**event, **later} for event in mine(open_start(), pid=1)])
+    sights = [follower.look() for _ in range(3)]
+
+    assert {("first", 1)} == {(sight.run and sight.run.run_id, sight.serial) for sight in sights}
+
+
+def test_of_two_starts_that_go_on_the_one_that_began_last_is_told(write_run: WriteRun, tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [{**event, "run_id": "a"} for event in mine(open_start())])
+    later = {"run_id": "b", "ts": "2026-12-24T18:45:00.000000000Z"}
+    write_run(tmp_path / "b", [{**event, **later} for event in mine(open_start())])
+
+    sight = look(tmp_path)
+
+    assert sight.run is not None
+    assert sight.run.run_id == "b"
+
+
+def test_a_log_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("text")
+
+    def refuse(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(follow_files, "is_packed", refuse)
+
+    with pytest.raises(BadUse, match=r"server\.log cannot be read: Permission denied; give one"):
+        look(log)
+
+
+def test_a_rank_s_file_that_holds_nothing_or_was_not_given_is_told(write_run: WriteRun, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "night-1", mine(open_start()))
+    (given,) = run.iterdir()
+    named = run / "node-a.4711.99.jsonl"
+    given.rename(named)
+    whole = look(run)
+    (run / "node-a.4712.99.jsonl").write_bytes(b"")
+
+    assert "" == whole.unseen
+    assert "1 file of this run was not read" in look(run).unseen
+    assert "1 file of this run was not read" in look(named).unseen
 
 
 def test_a_start_on_another_host_is_followed_while_it_is_written(write_run: WriteRun, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_start_that_comes_to_be_ready_is_followed_to_its_end(start: Start, rep
     assert code == 0
     assert "watching car, SGLang 0.5.14" in out
     assert re.search(r"\+\d+\.\d s  TP0(-|, )TP1 \(2\): weights\.load LlamaForCausalLM ended; took ", out)
-    assert re.search(r"TP0(-|, )TP1 \(2\): is ready; took", out)
+    assert re.search(r"TP0(-|, )TP1 \(2\): (is|are) ready; took", out)
     assert "outcome   READY after" in out
     assert "\x1b" not in out
 
@@ -169,6 +169,7 @@ def test_a_launcher_without_a_rank_is_followed_and_the_ranks_are_counted(start: 
         (["--timeout", "nan"], "'nan' is no number of seconds"),
         (["--interval", "0"], "'0' is no number of seconds"),
         (["--interval", "0.01"], "less than 0.1"),
+        (["--interval", "1e10"], "'1e10' is more than 60 seconds"),
         (["server.log.gz"], "compressed"),
         (["pipe"], "is a pipe"),
         (["binary"], "binary"),
@@ -207,6 +208,25 @@ def test_a_timeout_says_in_which_state_it_was_left(
     assert (NOT_KNOWN, True) == (nothing.returncode, "no run began" in nothing.stdout)
 
 
+def test_a_long_interval_does_not_outlast_the_timeout(probe: Probe) -> None:
+    begun = time.monotonic()
+    done = probe("watch", "nowhere", "--interval", "30", "--timeout", "0.3")
+
+    assert done.returncode == NOT_KNOWN
+    assert time.monotonic() - begun < 15
+
+
+def test_a_followed_run_that_fails_is_told_though_another_goes_on(start: Start, replay: Replay) -> None:
+    watching = start("watch", "runs")
+    said(watching, "waiting")
+    replay(FAILED, "first", "--linger", "0", factor="0.05")
+    said(watching, "watching first")
+    replay(READY, "second", "--linger", "20")
+    code, out = ended(watching)
+
+    assert (code, "outcome   FAILED in weights.load on TP1" in out, "second" in out) == (1, True, False)
+
+
 def test_ctrl_c_leaves_what_was_shown_and_says_130(start: Start, replay: Replay) -> None:
     replay(READY, "car", "--until", "weights.load")
     watching = start("watch", "runs")
@@ -236,7 +256,7 @@ def test_a_program_gets_one_object_a_line(start: Start, replay: Replay) -> None:
     assert objects[-1]["explain"]["runs"][0]["run_id"] == "car"
 
 
-def test_a_log_that_grows_is_followed_over_a_rotation(start: Start, tmp_path: Path) -> None:
+def test_a_log_that_grows_is_followed_over_rotations(start: Start, tmp_path: Path) -> None:
     log, lines = tmp_path / "server.log", LOG.read_text().splitlines(keepends=True)
     watching = start("watch", "server.log", "--interval", "0.1")
     waited = said(watching, "waiting")
@@ -244,14 +264,19 @@ def test_a_log_that_grows_is_followed_over_a_rotation(start: Start, tmp_path: Pa
     log.write_text("".join(lines[:half]))
     begun = said(watching, "weights.load LlamaForCausalLM ended")
     log.rename(tmp_path / "server.log.1")
-    log.write_text("".join(lines[half:]))
+    last = next(place for place, line in enumerate(lines) if "fired up" in line)
+    log.write_text("".join(lines[half:last]))
+    time.sleep(0.5)
+    (tmp_path / "server.log.1").rename(tmp_path / "server.log.2")
+    log.rename(tmp_path / "server.log.1")
+    log.write_text("".join(lines[last:]))
     code, out = ended(watching)
 
     assert "which does not exist yet" in waited
     assert re.search(r"TP[01]", begun)
     assert code == 0
     assert "kv.pool all began" not in out
-    assert "Read 91 lines of 2 logs" in out
+    assert "Read 91 lines of 3 logs" in out
     assert "outcome   READY" in out
 
 
@@ -277,6 +302,20 @@ def test_a_log_of_yesterday_that_does_not_say_how_it_ended_is_not_waited_for(pro
     assert (done.returncode, done.stderr) == (NOT_KNOWN, "")
     assert "what became of it is not known" in done.stdout
     assert "see whether the server still runs" in done.stdout
+
+
+def test_the_age_of_a_log_that_does_not_grow_is_no_time_that_passed(probe: Probe, tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_bytes(LOG.read_bytes())
+    os.utime(tmp_path / "server.log", (time.time() - 4000,) * 2)
+
+    out = probe("watch", "server.log").stdout
+
+    times = [float(found) for found in re.findall(r"^ *\+([0-9.]+) s  ", out, re.MULTILINE)]
+    assert times == sorted(times)
+    assert times[-1] < 600
+    assert "(at +" not in out
+    assert "TP0, TP1 (2): are ready" in out
+    assert max(int(found) for found in re.findall(r"\+(\d+) min", out)) < 4000 // 60
 
 
 def test_a_line_that_is_being_written_is_no_alarm(start: Start, replay: Replay, tmp_path: Path) -> None:
@@ -338,7 +377,7 @@ def test_a_terminal_is_drawn_on_in_place_unless_it_cannot_or_shall_not_be(
     assert "\x1b[?1049h" not in out  # never another screen: what was shown last stays
     assert ("\x1b[?25h" in out) is is_drawn  # the cursor is back
     last = ANSI.sub("", out).replace("\r", "")
-    assert re.search(r"ready +\d+\.\d s" if is_drawn else r"is ready; took", last)
+    assert re.search(r"ready +\d+\.\d s" if is_drawn else r"(is|are) ready; took", last)
     assert re.search(r"^outcome:? +READY", last, re.MULTILINE)
     if environment.get("NO_COLOR"):
         assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", out)

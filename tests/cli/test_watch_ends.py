@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from sglang_probe.cli import watch
-from sglang_probe.cli.follow import SILENCE_S, Sight
+from sglang_probe.cli.follow import Sight
+from sglang_probe.cli.follow_choice import SILENCE_S
 from sglang_probe.cli.watch import HERE_S, NOT_KNOWN, REPLICAS_S, SETTLE_S, End, Judge
 from sglang_probe.report.watch import survey_of, view_of
-from sglang_probe.timeline.model import Missing, Run
+from sglang_probe.timeline.model import Missing, Process, Run
 from tests.report.starting import at, starting
 from tests.timeline.building import PROVENANCE
 
@@ -47,6 +48,30 @@ def test_ready_ends_at_once_and_is_no_success_where_the_server_is_gone() -> None
     assert 0 == code(judged(run))
     assert 0 == code(judged(with_all(run, alive=None)))
     assert 1 == code(judged(with_all(run, alive=False)))
+
+
+@pytest.mark.parametrize(("gone", "code_of_it"), [("TP1", 1), ("detokenizer", 1), ("launcher", 1), ("other", 0)])
+def test_ready_is_no_success_where_a_part_of_the_server_is_gone(gone: str, code_of_it: int) -> None:
+    run = up(starting(2), outcome="ready")
+    more = [Process(host="node-a", pid=4800 + place, role=role, alive=True)
+            for place, role in enumerate(("detokenizer", "other"))]  # fmt: skip
+    processes = tuple(
+        msgspec.structs.replace(one, alive=(one.label or one.role) != gone) for one in (*run.processes, *more)
+    )
+    end = judged(msgspec.structs.replace(run, processes=processes))
+
+    assert end is not None
+    assert (code_of_it, bool(code_of_it)) == (end.code, f"but {gone} (pid" in end.says)
+
+
+def test_files_that_were_not_read_are_not_taken_for_ranks_elsewhere() -> None:
+    run = up(starting(1, missing=(Missing(world_rank=1, world_size=2, reason=""),)))
+    sight = Sight(run, None, at(60.0), HERE_S + 1, unseen="1 file of this run was not read")
+    end = Judge().end(sight, view_of(survey_of(run), at(60.0)))
+
+    assert end is not None
+    assert end.code == NOT_KNOWN
+    assert "the rank that was read is up, but nothing is known of the other: 1 file" in end.says
 
 
 @pytest.mark.parametrize("outcome", ["failed", "died"])
@@ -89,7 +114,8 @@ def test_ranks_that_write_elsewhere_are_not_waited_for() -> None:
     assert None is judged(here, HERE_S - 1)
     assert None is judged(starting(2, missing=missing), HERE_S + 1)
     assert end is not None
-    assert (0, True) == (end.code, "READY here: all 2 ranks" in end.says)
+    assert end.code == 0
+    assert "READY here: all 2 ranks that were read are up; the 2 others of 4 write elsewhere" == end.says
 
 
 def test_a_data_parallel_replica_that_has_not_come_is_waited_for_a_while() -> None:

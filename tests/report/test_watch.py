@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sglang_probe.figures import GIB
 from sglang_probe.report.layout import page
 from sglang_probe.report.watch import LATE_S, survey_of, view_of
-from sglang_probe.report.watch_changes import change_text, changes, stamped
+from sglang_probe.report.watch_changes import Change, change_text, changes, stamped
 from sglang_probe.report.watch_model import View
 from sglang_probe.report.watch_text import beat, screen
 from sglang_probe.timeline.model import Missing, Run
@@ -116,7 +116,7 @@ def test_ranks_that_wrote_nothing_yet_are_counted() -> None:
     view = seen(run, at(42.0))
 
     assert (6, 8) == (view.ranks, view.world)
-    assert "2 of 8 ranks wrote nothing yet: 6, 7" in drawn(view)
+    assert "2 of 8 ranks wrote nothing yet: world ranks 6, 7" in drawn(view)
 
 
 def test_a_log_is_told_by_its_own_clock() -> None:
@@ -185,3 +185,48 @@ def test_what_is_new_is_told_once_and_of_what_is_over_only_the_end() -> None:
     assert () == again
     assert [("TP5",)] * 2 == [change.labels for change in later]
     assert ["ended", "began"] == [change.kind for change in later]
+
+
+def test_ranks_of_equal_labels_are_two() -> None:
+    run = starting(4)
+    alike = tuple(
+        msgspec.structs.replace(one, label=one.label and f"node-a:TP{(one.pid or 0) % 2}") for one in run.processes
+    )
+    survey = survey_of(msgspec.structs.replace(run, processes=alike))
+    view, (told, _) = view_of(survey, at(50.0)), changes(survey, {})
+
+    assert (4, 4) == (view.ranks, len({label for row in view.rows for label in row.labels}))
+    assert {4} == {len(change.labels) for change in told}
+    assert "node-a:TP1 (pid 4711)" in view.rows[0].labels
+
+
+def test_a_long_time_late_is_told_as_elsewhere() -> None:
+    (note,) = seen(starting(8, loads={5}), at(50_000.0)).notes
+
+    assert "late by 13 h 52 min: weights.load LlamaForCausalLM for 13 h 53 min" in note.says
+
+
+def test_several_ranks_are_ready() -> None:
+    change = Change(labels=("TP0", "TP1"), kind="ended", phase="scheduler.init", what="scheduler.init", at_s=1.0)
+
+    assert "TP0, TP1 (2): are ready" == change_text(change)
+
+
+@pytest.mark.parametrize("height", range(3, 12))
+def test_a_low_window_shows_the_row_that_matters_most(height: int) -> None:
+    run = starting(8, loads={5}, less={1, 2}, before={7})
+
+    lines = drawn(seen(run, at(60.0)), 80, height).splitlines()
+
+    assert len(lines) <= height
+    assert any(line.startswith("TP") for line in lines)
+
+
+def test_the_steps_of_a_rank_come_in_their_order_though_stamps_say_otherwise() -> None:
+    run = starting(1)
+    steps = (step("weights.load M", 0, 1.0, 94.0, 20.0, 100.0), step("kv.profile", 0, 1.0, 20.0, 20.0, 0.0))
+    ranks = tuple(msgspec.structs.replace(one, steps=steps) if one.label else one for one in run.processes)
+    told, _ = changes(survey_of(msgspec.structs.replace(run, processes=ranks)), {})
+
+    assert ["weights.load M", "kv.profile"] == [change.what for change in told]
+    assert {101.0} == {change.at_s for change in told}

@@ -110,22 +110,34 @@ def test_a_caught_error_takes_no_blame_for_a_later_one() -> None:
 
 
 def test_without_an_error_a_process_that_is_gone_has_died() -> None:
-    run = run_of(launch([Shape(stop_in="weights.load")]), gone)
+    writers = launch([Shape(stop_in="weights.load")])
+    run = run_of(writers, gone_but(*(writer.pid for writer in writers[1:])))
 
     assert ("died", "weights.load", "TP0") == (run.outcome, run.failed_phase, run.failed_label)
 
 
 def test_the_process_that_fell_silent_first_is_the_one_that_died() -> None:
-    run = run_of(launch([Shape(stop_in="graph.capture"), Shape(stop_in="weights.load")]), gone)
+    writers = launch([Shape(stop_in="graph.capture"), Shape(stop_in="weights.load")])
+    run = run_of(writers, gone_but(*(writer.pid for writer in writers[1:])))
 
     assert ("died", "weights.load", "TP1") == (run.outcome, run.failed_phase, run.failed_label)
 
 
 def test_of_processes_that_are_gone_and_came_as_far_none_is_blamed() -> None:
-    run = run_of(launch([Shape(stop_in="weights.load"), Shape(stop_in="weights.load")]), gone)
+    writers = launch([Shape(stop_in="weights.load"), Shape(stop_in="weights.load")])
+    run = run_of(writers, gone_but(*(writer.pid for writer in writers[1:])))
 
     assert ("died", "weights.load", None) == (run.outcome, run.failed_phase, run.failed_label)
     assert "TP0, TP1 are gone and weights.load never ended on them" in str(run.outcome_reason)
+
+
+def test_where_the_launcher_is_gone_too_no_rank_is_blamed_however_far_behind() -> None:
+    writers = launch([Shape(stop_in="graph.capture"), Shape(stop_in="weights.load")])
+    run = run_of(writers, gone)
+
+    assert ("died", "weights.load", None) == (run.outcome, run.failed_phase, run.failed_label)
+    told = f"launcher (pid {writers[0].pid}), TP0, TP1 are gone and weights.load never ended on them"
+    assert f"{told}; which went first is not known" == run.outcome_reason
 
 
 def test_a_run_whose_processes_live_is_starting() -> None:

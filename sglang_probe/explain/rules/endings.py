@@ -179,22 +179,45 @@ def _died(subject: Subject, process: Process, step: Step, free: int | None, host
         " a crash in"
         " native code (a segmentation fault)."
     )
+    suspects = _suspects(subject)
     who = f"{label(process)} (pid {process.pid})" if subject.run.failed_label else "A rank"
+    if suspects:
+        device = device.replace("at its last", f"at {label(process)}'s last")
     on_cpu = is_cpu(process)  # whose OOM is a signal, not an exception
     no_oom = ": not an out-of-memory error of the device, which would have been raised and recorded"
     return Finding(
         rule="not_memory",
         severity="error",
         ranks=(label(process),) if subject.run.failed_label else (),
-        says=f"{who} ended in {step.phase} without an exception{'' if on_cpu else no_oom}.{device}{hint}",
+        says=(_which_first(suspects, step) if suspects else f"{who} ended in {step.phase} without an exception")
+        + f"{'' if on_cpu else no_oom}.{device}{hint}",
         numbers={"free_bytes": free, "host_available_bytes": host},
         lever=Lever(
-            says=f"look at the host's log for pid {process.pid} (dmesg -T, journalctl -k) and at the server's last"
-            " lines"
+            says=f"look at the host's log for {_pids(suspects or (process,))} (dmesg -T, journalctl -k) and at the"
+            " server's last lines"
         ),
         notes=_peers(subject),
         confidence="likely" if scarce or (free or 0) >= PLENTY else "possible",
     )
+
+
+def _suspects(subject: Subject) -> tuple[Process, ...]:
+    """Return the processes of which one went first where the launcher is among them, and no error tells more."""
+    run = subject.run
+    gone = [one for one in run.processes if one.alive is False]
+    launchers = [one for one in gone if one.role == "launcher" and one.label is None]
+    if run.failed_label or run.failure is not None or not launchers:
+        return ()
+    return (*launchers, *(one for one in gone if one.label is not None))
+
+
+def _which_first(suspects: tuple[Process, ...], step: Step) -> str:
+    names = named([one.label or one.role for one in suspects])
+    return f"{names} ({_pids(suspects)}) are gone, without an exception in {step.phase}; which went first is not known"
+
+
+def _pids(processes: tuple[Process, ...]) -> str:
+    return f"{'pid' if len(processes) == 1 else 'pids'} {listed([one.pid for one in processes], 8)}"
 
 
 def _raised(subject: Subject, process: Process, step: Step, failure: Failure, free: int | None) -> Finding:

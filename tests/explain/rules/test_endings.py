@@ -152,3 +152,16 @@ def test_a_part_of_a_run_s_files_says_so_and_guesses_at_nothing_else() -> None:
 
     assert ["incomplete"] == rules(run)
     assert "3 files of this run lie beside and were not given" in of("incomplete", run).says
+
+
+def test_a_launcher_that_is_gone_with_its_ranks_is_named_and_no_rank_is_blamed() -> None:
+    step = build_step("scheduler.init", 0, 20.9, None, None, state="died")
+    ranks = [replace(build_rank(place, 2, (step,)), alive=False) for place in range(2)]
+    launcher = Process(host="node-a", pid=4700, role="launcher", alive=False)
+    found = of("not_memory", build_run((launcher, *ranks), "died", failed_phase="scheduler.init"))
+
+    assert () == found.ranks
+    assert "launcher, TP0, TP1 (pids 4700, 4711, 4712) are gone, without an exception in scheduler.init" in found.says
+    assert "which went first is not known" in found.says
+    assert "20.900 GiB were free on" in found.says
+    assert "for pids 4700, 4711, 4712" in found.lever.says if found.lever else False
