@@ -22,13 +22,14 @@ TERMS: Final = {
     "available_bytes": "available",
     "slack_bytes": "slack",
     "rest_bytes": "rest",
-    "mem_fraction_static": "fraction",
+    "mem_fraction_static": "fraction, of 1",
     "verified": "formula verified",
-    "bytes_per_token": "bytes of a token",
-    "tokens": "KV tokens",
+    "bytes_per_token": "a token, in bytes",
+    "tokens": "KV cache, in tokens",
     "limited_by": "limited by",
 }
 """Terms that are printed; the JSON has the others too."""
+HEADING: Final = "Phases and categories (in GiB, if no unit is named; what is not here is the same)"
 INDENT: Final = "  "
 NONE: Final = "none"
 MANY: Final = 8
@@ -38,7 +39,7 @@ MOST_BLOCKS: Final = 8
 
 def ranks_lines(found: Diff, width: Width) -> list[Text]:
     """Return a table for every kind of rank: those that change alike are one."""
-    lines = [Text("Phases and categories (GiB; what is not here is the same)", style="bold")] if found.ranks else []
+    lines = [Text(HEADING, style="bold")] if found.ranks else []
     names = tuple(side.name for side in found.sides)
     tightest = {side.tightest for side in found.sides}
     kinds, left = kinds_of(found.ranks, tightest)

@@ -25,6 +25,8 @@ from sglang_probe.timeline.processes import world_size
 
 ENDLESS: Final = 10_000_000
 """Columns of a page on which no line of the terminal's report is broken: the browser breaks them."""
+UNFINISHED: Final = "unfinished"
+"""The rule that says where a record ends."""
 HEAD: Final = frozenset({"run", "outcome", "why", "error"})
 """Lines of the terminal's head that stand on their own in the page."""
 
@@ -48,6 +50,15 @@ def findings_data(run: Run, found: RunFindings) -> list[dict[str, Any]]:
     """Return the findings of a run, the leading one first, in the terminal's words."""
     with as_printed((run,)):
         return [_finding(finding, world_size(run)) for finding in found.findings]
+
+
+def leading_place(found: RunFindings) -> int:
+    """Return the place of the finding to show first: the first one, or that the record ends where that alone says how
+    the run stands."""
+    told = found.findings
+    if told and told[0].severity == "info" and found.outcome != "ready":
+        return next((place for place, one in enumerate(told) if one.rule == UNFINISHED), 0)
+    return 0
 
 
 def _finding(finding: Finding, size: int) -> dict[str, Any]:
