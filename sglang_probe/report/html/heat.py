@@ -61,14 +61,17 @@ class Table(NamedTuple):
 def heat_data(run: Run) -> dict[str, Any]:
     """Return the heat map of a run: bytes and seconds, the median of all ranks, and which ranks stand out.
 
-    `why` says of each measure why figures are missing; `slow` are the ranks that differ in seconds alone.
+    Of the `outliers` those of `ended` did not end as most did; `slow` are the ranks that differ in seconds alone. `why`
+    says of each measure why figures are missing, `off` how far bytes may be off.
     """
     ranks = ranks_of(run)
     phases = list(dict.fromkeys(phase_of(step) for process in ranks for step in process.steps))
     on_host = any(map(is_cpu, ranks))
     tables = {measure: _table(ranks, phases, measure, on_host=on_host) for measure in MEASURES}
     odd = {measure: _outliers([table]) for measure, table in tables.items()}
-    out = _standing_out(run, ranks, [tables["cost"], tables["free"]])
+    ended = _ended_otherwise(run, ranks)
+    off = _outliers([tables["cost"], tables["free"]]) if len(ranks) > 2 else []  # of two neither is usual
+    out = [*ended, *(place for place in off if place not in ended)]
     slow = [place for place in odd["seconds"] if place not in out]
     states = [_states(process, phases) for process in ranks]
     return {
@@ -76,9 +79,11 @@ def heat_data(run: Run) -> dict[str, Any]:
         "median": {measure: table.median for measure, table in tables.items()},
         "alike": {measure: table.alike for measure, table in tables.items()},
         "outliers": out,
+        "ended": ended,
         "slow": slow if len(ranks) > 2 else [],
         "odd": {measure: len(found) for measure, found in odd.items()},
         "rows": [row._asdict() for row in _rows(ranks, tables, states, out, slow)],
+        "off": max((step.precision_bytes or 0 for process in ranks for step in process.steps), default=0),
         "folded": len(ranks) > MOST_ROWS,
         "host": on_host,
         "why": {measure: list(_why_none(ranks, phases, table.rows)) for measure, table in tables.items()},
@@ -105,13 +110,6 @@ def _states(process: Process, phases: Sequence[str]) -> list[str | None]:
     for step in process.steps:
         found.setdefault(phase_of(step), set()).add(step.state)
     return [next((state for state in STATES if state in found.get(phase, ())), None) for phase in phases]
-
-
-def _standing_out(run: Run, ranks: Sequence[Process], tables: Sequence[Table]) -> list[int]:
-    """Return the ranks that did not end as most did, then those whose memory is off: of two neither is usual."""
-    ended = _ended_otherwise(run, ranks)
-    off = _outliers(tables) if len(ranks) > 2 else []
-    return [*ended, *(place for place in off if place not in ended)]
 
 
 def _ended_otherwise(run: Run, ranks: Sequence[Process]) -> list[int]:
