@@ -105,7 +105,7 @@ function heatNotes(run, measure) {
     : `A figure within ${alike} of the median${two} has no colour; beyond, colours are linear up to the farthest one.`;
   return [
     marks.length ? `Framed: ${marks.join(", ")}.` : null,
-    ...heat.why[measure].map((reason) => `"-" in ${reason}.`),
+    ...heat.why[measure].map((reason) => `No figure in ${reason}.`),
     `${colours}${measure === "cost" ? " A cost is without that of phases inside." : ""}`,
     "Click a row, or a button of the table, to pick its rank.",
   ].filter((line) => line);

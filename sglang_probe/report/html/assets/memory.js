@@ -138,13 +138,14 @@ function phaseTrace(run, memory, scale, axis) {
 
 const LETTER = 6.4; // pixels of a letter in a label of eleven points
 
-/** Of each lane the last phase that did not end well, named beside its bar where the bar has no room for its name. */
+/** Of each lane the last phase that did not end well, named beside its bar where the bar has no room for its name; at
+ *  the right end where nothing says when it began. */
 function phaseWords(run, memory, scale, perUnit) {
   const steps = memory.steps;
   const lanes = new Map();
   steps.name.forEach((name, place) => {
-    if (steps.state[place] === "ok" || steps.begin[place] === null) return;
-    const from = scale.at(steps.begin[place]);
+    if (steps.state[place] === "ok") return;
+    const from = steps.begin[place] === null ? scale.until : scale.at(steps.begin[place]);
     const to = steps.end[place] === null ? scale.until : Math.max(scale.at(steps.end[place]), from);
     const text = `${run.names[name]}: ${stateWord(steps.state[place])}`;
     if ((to - from) * perUnit < LETTER * Math.min(run.names[name].length, 40) + 8) lanes.set(steps.depth[place], { from, to, text });
