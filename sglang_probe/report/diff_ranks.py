@@ -29,7 +29,7 @@ TERMS: Final = {
     "limited_by": "limited by",
 }
 """Terms that are printed; the JSON has the others too."""
-HEADING: Final = "Phases and categories (in GiB, if no unit is named; what is not here is the same)"
+HEADING: Final = "Phases and categories (GiB if no unit is named; what is not here is the same)"
 INDENT: Final = "  "
 NONE: Final = "none"
 MANY: Final = 8

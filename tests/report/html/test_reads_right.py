@@ -72,7 +72,8 @@ def test_a_hover_has_no_empty_row_and_leaves_most_of_the_chart_in_view(open_page
     opened.wait("document.querySelector('#memory .chart .hoverlayer .hovertext')")
 
     lines = opened.js(
-        """() => { const box = document.querySelector('#memory .hovertext .nums'), lines = box.querySelectorAll('.line');
+        """() => { const box = document.querySelector('#memory .hovertext .nums');
+           const lines = box.querySelectorAll('.line');
            return lines.length ? [...lines].map(one => one.textContent) : [box.textContent]; }"""
     )
     assert all(line.strip("■ ") for line in lines)

@@ -110,7 +110,8 @@ function hoverTrace(run, memory, scale, points, axis, narrow) {
 }
 
 /** The phases as bars, a lane for each level of nesting. */
-function phaseTrace(run, memory, scale, axis) {
+function phaseTrace(run, memory, scale, slivers) {
+  const beside = new Set([...slivers.values()].map(({ place }) => place));
   const steps = memory.steps;
   const shown = steps.name.map((_, place) => place).filter((place) => steps.begin[place] !== null);
   const ends = shown.map((place) => (steps.end[place] === null ? null : steps.end[place]));
@@ -125,7 +126,7 @@ function phaseTrace(run, memory, scale, axis) {
   return {
     type: "bar", orientation: "h", xaxis: "x", yaxis: "y2", showlegend: false,
     base: from, x: to.map((end, number) => end - from[number]), y: shown.map((place) => steps.depth[place]),
-    text: shown.map((place) => label(run.names[steps.name[place]], 40)), textposition: "inside",
+    text: shown.map((place) => (beside.has(place) ? "" : label(run.names[steps.name[place]], 40))), textposition: "inside",
     insidetextanchor: "middle", textangle: 0, constraintext: "inside",
     hovertext: shown.map(said), hoverinfo: "text", width: 0.9,
     marker: {
@@ -138,9 +139,9 @@ function phaseTrace(run, memory, scale, axis) {
 
 const LETTER = 6.4; // pixels of a letter in a label of eleven points
 
-/** Of each lane the last phase that did not end well, named beside its bar where the bar has no room for its name; at
- *  the right end where nothing says when it began. */
-function phaseWords(run, memory, scale, perUnit) {
+/** Of each lane the last phase that did not end well, where its bar has no room for its name; at the right end where
+ *  nothing says when it began. */
+function sliversOf(run, memory, scale, perUnit) {
   const steps = memory.steps;
   const lanes = new Map();
   steps.name.forEach((name, place) => {
@@ -148,10 +149,15 @@ function phaseWords(run, memory, scale, perUnit) {
     const from = steps.begin[place] === null ? scale.until : scale.at(steps.begin[place]);
     const to = steps.end[place] === null ? scale.until : Math.max(scale.at(steps.end[place]), from);
     const text = `${run.names[name]}: ${stateWord(steps.state[place])}`;
-    if ((to - from) * perUnit < LETTER * Math.min(run.names[name].length, 40) + 8) lanes.set(steps.depth[place], { from, to, text });
+    if ((to - from) * perUnit < LETTER * Math.min(run.names[name].length, 40) + 8) lanes.set(steps.depth[place], { place, from, to, text });
     else lanes.delete(steps.depth[place]);
   });
-  return [...lanes].map(([depth, { from, to, text }]) => {
+  return lanes;
+}
+
+/** Their names, beside their bars. */
+function phaseWords(slivers, scale, perUnit) {
+  return [...slivers].map(([depth, { from, to, text }]) => {
     const isLeft = (from - scale.start) * perUnit > LETTER * Math.min(text.length, 40) + 12;
     return {
       xref: "x", yref: "y2", x: isLeft ? from : to, y: depth, text: `<b>${label(text, 40)}</b>`, showarrow: false,
@@ -184,6 +190,7 @@ function memoryFigure(run, rank, axis, options) {
   const laneShare = Math.min(0.06 * lanes, 0.3);
   const margin = { l: narrow ? 48 : 64, r: 12, t: 12, b: 48 };
   const perUnit = (options.width - margin.l - margin.r) / (scale.until - scale.start);
+  const slivers = sliversOf(run, memory, scale, perUnit);
   const layout = {
     ...commonLayout(options),
     height: options.height || (narrow ? 420 : 520),
@@ -198,10 +205,10 @@ function memoryFigure(run, rank, axis, options) {
     yaxis2: { domain: [0, laneShare], range: [lanes - 0.5, -0.5], showticklabels: false, showgrid: false,
       zeroline: false, fixedrange: true, title: { text: narrow ? "" : "phases", font: { size: 11 } } },
     shapes: phaseLines(memory, scale),
-    annotations: phaseWords(run, memory, scale, perUnit),
+    annotations: phaseWords(slivers, scale, perUnit),
     uniformtext: { mode: "hide", minsize: 9 },
   };
-  return { traces: [...memoryTraces(run, memory, scale, axis, narrow), phaseTrace(run, memory, scale, axis)], layout };
+  return { traces: [...memoryTraces(run, memory, scale, axis, narrow), phaseTrace(run, memory, scale, slivers)], layout };
 }
 
 /** What the memory was spent on at the last reading: the chart's legend, with its figures. */
