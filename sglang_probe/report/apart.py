@@ -111,12 +111,12 @@ def _steps(fold: Fold, own: dict[Key, tuple[Step, ...]], middle: Middle) -> Iter
 
 def _endings(fold: Fold, middle: Middle) -> Iterator[str]:
     """Say in which step it failed, died or stands, where the others did not end there too."""
-    own, others = (_ending(one.shown) for one in (fold, middle.fold))
+    own, others = (ending(one.shown) for one in (fold, middle.fold))
     if own != others:
         yield own or f"came to its end, and the others did not ({others})"
 
 
-def _ending(process: Process) -> str | None:
+def ending(process: Process) -> str | None:
     """Return how the innermost step without a good end stands; None where there is none."""
     unfinished = [step for step in process.steps if step.state in UNFINISHED]
     if not unfinished:

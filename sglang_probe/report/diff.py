@@ -104,10 +104,14 @@ def _minimum(side: Side) -> str:
     return at_least(least) if side.rest_bytes is not None and side.rest_bytes <= 0 else f"{least:.4f}"
 
 
+def nothing_differs(found: Diff) -> str:
+    """Return what there is to say of what the sides were made of, where no row differs."""
+    return f"unknown: {UNRECORDED}" if UNRECORDED in found.notes else "the same, in everything recorded of it"
+
+
 def _provenance(found: Diff, width: Width) -> list[Text]:
     if not found.provenance:
-        said = f"unknown: {UNRECORDED}" if UNRECORDED in found.notes else "the same, in everything recorded of it"
-        same = paragraph(said, width, INDENT)
+        same = paragraph(nothing_differs(found), width, INDENT)
         return [Text("What they were made of", style="bold"), *same]
     lines = [Text("What they were made of", style="bold")]
     for group in GROUPS:

@@ -22,14 +22,14 @@ TERMS: Final = {
     "available_bytes": "available",
     "slack_bytes": "slack",
     "rest_bytes": "rest",
-    "mem_fraction_static": "fraction",
+    "mem_fraction_static": "fraction, of 1",
     "verified": "formula verified",
     "bytes_per_token": "a token, in bytes",
     "tokens": "KV cache, in tokens",
     "limited_by": "limited by",
 }
 """Terms that are printed; the JSON has the others too."""
-TITLE: Final = "Phases and categories (GiB; what is not here is the same)"
+TITLE: Final = "Phases and categories (GiB if no unit is named; what is not here is the same)"
 INDENT: Final = "  "
 NONE: Final = "none"
 MANY: Final = 8

@@ -12,19 +12,25 @@ from sglang_probe.explain.diff.causes import part_name
 from sglang_probe.explain.diff.model import GROUPS, Arithmetic, Diff
 from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.model import Explanation
+from sglang_probe.explain.titles import title_of
 from sglang_probe.figures import UNKNOWN
-from sglang_probe.report.diff import TITLES, aside_lines, called, diff_text, numbers_of, read_lines
+from sglang_probe.report.diff import TITLES as GROUP_TITLES
+from sglang_probe.report.diff import aside_lines, called, diff_text, nothing_differs, numbers_of, read_lines
 from sglang_probe.report.diff_budget import budget_lines
 from sglang_probe.report.diff_fold import kinds_of
 from sglang_probe.report.diff_made import made_rows
 from sglang_probe.report.diff_ranks import not_reached_lines, rank_rows, told_kinds, who_changes
+from sglang_probe.report.explain import SEVERITY_WORDS, lever_words
 from sglang_probe.report.html.data import document, run_data
 from sglang_probe.report.html.facts import ENDLESS, plain_lines, read_data
 from sglang_probe.report.html.fallback import cut
 from sglang_probe.report.html.page import page_html
 from sglang_probe.report.html.waterfall import Bar
+from sglang_probe.report.outcome import process_name
+from sglang_probe.report.pick import pick
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline.model import Timeline
+from sglang_probe.timeline.processes import ranks_of
 
 LEVEL: Final = "  "
 
@@ -51,7 +57,43 @@ def comparison_data(
     ]
     named = zip(found.sides, timelines, strict=True)
     read = [f"{side.name}: {line}" for side, timeline in named for line in read_data(timeline.read)]
-    return document(runs, read, diff_data(found))
+    diff = {**diff_data(found), **first_rank(found, timelines, explanations), "do": list(_do(found, explanations))}
+    return document(runs, read, diff)
+
+
+def first_rank(
+    found: Diff, timelines: Sequence[Timeline], explanations: Sequence[Explanation]
+) -> dict[str, Any]:
+    """Return every rank of any side with the sides that lack it, and the one to show first: one that all sides have,
+    best the one that the last side's own page shows, else that of another side."""
+    labels = [[process_name(rank) for rank in ranks_of(timeline.runs[0])] for timeline in timelines]
+    ranks = {
+        label: [side.name for side, own in zip(found.sides, labels, strict=True) if label not in own]
+        for label in dict.fromkeys(label for own in labels for label in own)
+    }
+    both = zip(timelines, explanations, strict=True)
+    picks = [pick(timeline.runs[0], explanation.runs[0].findings) for timeline, explanation in both]
+    wanted: dict[str, str | None] = {}
+    for side, one in reversed(list(zip(found.sides, picks, strict=True))):
+        if one is not None:
+            why = None if one.why is None else f"{one.why}, {side.name}"
+            wanted.setdefault(process_name(one.process), why)
+    first = min((*wanted, *ranks), key=lambda label: len(ranks[label]), default=None)
+    places = list(ranks)
+    return {
+        "ranks": [{"label": label, "lacks": lacks} for label, lacks in ranks.items()],
+        "picked": None if first is None else places.index(first),
+        "picked_why": None if first is None else wanted.get(first),
+    }
+
+
+def _do(found: Diff, explanations: Sequence[Explanation]) -> Iterator[dict[str, str]]:
+    """Yield what each side but the baseline leads with, where it is wrong, and what to do about it first."""
+    for side, explanation in list(zip(found.sides, explanations, strict=True))[1:]:
+        for finding in explanation.runs[0].findings[:1]:
+            if finding.severity != "info" and finding.lever is not None:
+                what = f"{SEVERITY_WORDS[finding.severity]} {title_of(finding)}"
+                yield {"about": f"{side.name}: {what}", "do": f"do: {lever_words(finding.lever)}"}
 
 
 def diff_data(found: Diff) -> dict[str, Any]:
@@ -63,6 +105,7 @@ def diff_data(found: Diff) -> dict[str, Any]:
         "sides": [side.name for side in found.sides],
         "numbers": _numbers(found),
         "made": list(_made(found)),
+        "nothing_made": nothing_differs(found),
         "aside": _texts(aside_lines(found.provenance, ENDLESS))[1:],
         "changes": len(found.sides) == 2,
         "kinds": _kinds(found),
@@ -86,7 +129,7 @@ def _made(found: Diff) -> Iterator[dict[str, Any]]:
         rows = [row for row in found.provenance if row.group == group and row.differs and row.counts]
         if rows:
             lines = [line for row in rows for line in made_rows(row)]
-            yield {"title": TITLES[group], "rows": [[line.name, *line.cells] for line in lines]}
+            yield {"title": GROUP_TITLES[group], "rows": [[line.name, *line.cells] for line in lines]}
 
 
 def _kinds(found: Diff) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from sglang_probe.report.outcome import process_name
 from sglang_probe.report.palette import LOOKS
 from sglang_probe.report.pick import pick
 from sglang_probe.report.rank import failure_lines, failures
-from sglang_probe.report.series import RunClock
+from sglang_probe.report.series import IN_USE, NOT_TOLD, RunClock
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Process, Run, Timeline
 from sglang_probe.timeline.processes import is_cpu, last_ledger, ranks_of
@@ -52,7 +52,7 @@ def document(runs: list[dict[str, Any]], read: list[str], diff: dict[str, Any] |
     whole = {
         "schema": SCHEMA,
         "version": __version__,
-        "categories": NAMES,
+        "categories": {**NAMES, IN_USE: NOT_TOLD},
         "looks": LOOKS,
         "process_columns": facts.PROCESS,
         "neighbour_columns": facts.NEIGHBOUR,

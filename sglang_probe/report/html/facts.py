@@ -12,7 +12,7 @@ from rich.text import Text
 from sglang_probe.collect.report import ReadReport
 from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.model import Finding, RunFindings
-from sglang_probe.explain.titles import TITLES
+from sglang_probe.explain.titles import title_of
 from sglang_probe.figures import UNKNOWN
 from sglang_probe.report.explain import SEVERITY_WORDS, lever_words, levers_of, who
 from sglang_probe.report.footer import read_footer, run_footer
@@ -54,7 +54,7 @@ def _finding(finding: Finding, size: int) -> dict[str, Any]:
     return {
         "severity": finding.severity,
         "word": SEVERITY_WORDS[finding.severity],
-        "title": f"{TITLES.get(finding.rule, finding.rule)}{who(finding.ranks, size)}",
+        "title": f"{title_of(finding)}{who(finding.ranks, size)}",
         "confidence": finding.confidence,
         "says": finding.says,
         "formula": finding.formula.split("; ") if finding.formula else [],

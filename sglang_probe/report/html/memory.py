@@ -6,17 +6,36 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sglang_probe.figures import gib, listed
+from sglang_probe.figures import GIB, gib, listed
 from sglang_probe.report.ledger import REASONS
 from sglang_probe.report.plain import printable
-from sglang_probe.report.series import FREE, UNEXPLAINED, Moment, RunClock, categories, moments
+from sglang_probe.report.series import (
+    FREE,
+    IN_USE,
+    NOT_TOLD,
+    ON_THE_HOST,
+    UNEXPLAINED,
+    Moment,
+    RunClock,
+    categories,
+    moments,
+    not_told_apart,
+)
 from sglang_probe.report.steps import step_name
 from sglang_probe.timeline.ledger_rows import NAMES
 from sglang_probe.timeline.model import Process, Run, Step
-from sglang_probe.timeline.processes import is_cpu
+from sglang_probe.timeline.processes import is_cpu, ranks_of
 
+OF_TORCH: Final = ("weights_target", "weights_draft", "custom_allreduce", "kv_pool")
+"""Categories whose figure a reader meets again as a cost."""
 DIGITS: Final = 6
 """Of seconds: a microsecond is more than a chart shows."""
+LOG_SUM: Final = GIB // 50
+"""Bytes by which a sum of a log's figures may be off, so that it is printed with two decimals."""
+DEVICE_LOST: Final = (
+    "a category holds what torch allocated for it, a cost (of a phase, or in the budget) is what the device lost: whole"
+    " blocks, so the two may differ, as docs/ledger.md says"
+)
 
 
 class Names:
@@ -37,25 +56,49 @@ class Names:
 
 def stacked(run: Run) -> list[str]:
     """Return the categories of a run from the bottom of the chart to its top: what is free stands below the ceiling."""
-    return sorted(categories(run), key=lambda key: key == FREE)
+    found = [*categories(run), *([IN_USE] if any(map(_has_in_use, ranks_of(run))) else [])]
+    return sorted(found, key=lambda key: key == FREE)
+
+
+def _has_in_use(process: Process) -> bool:
+    last = next((step for step in reversed(process.steps) if step.ledger is not None), None)
+    return last is not None and (is_cpu(process) or last.ledger_total_bytes is None)
 
 
 def memory_data(run: Run, process: Process, clock: RunClock, keys: Sequence[str], names: Names) -> dict[str, Any]:
     """Return the memory and the steps of a rank: bytes as in `timeline --format json`, seconds since the run began.
 
-    `held` has a column for each of `keys`, `total` and `at` one figure for each moment; `why` says why there is none.
+    `held` has a column for each of `keys` that this rank can have, `total` and `at` one figure for each moment; `why`
+    says why there is none. `called` has the names of columns that are no categories.
     """
     found = moments(process, clock)
+    held, called = _held(process, found, keys)
     return {
         "at": [_second(moment.at_s) for moment in found],
         "total": [moment.total_bytes for moment in found],
-        "held": {key: [getattr(moment.ledger, key) for moment in found] for key in keys},
+        "held": held,
+        "called": called,
         "read_at": [names.place(step_name(moment.step)) for moment in found],
-        "off": dict(found[-1].step.ledger_precision_bytes) if found else {},
+        "off": {**found[-1].step.ledger_precision_bytes, **({IN_USE: LOG_SUM} if NOT_TOLD in called.values() else {})}
+        if found
+        else {},
         "why": None if found else _why_none(process),
         "notes": list(_notes(run, process, found)),
         "steps": _steps(process, clock, names),
     }
+
+
+def _held(
+    process: Process, found: Sequence[Moment], keys: Sequence[str]
+) -> tuple[dict[str, list[int | None]], dict[str, str]]:
+    """Return a column of bytes for each category, and for what cannot be told apart, with the name of the latter."""
+    held = {key: [getattr(moment.ledger, key) for moment in found] for key in keys if key != IN_USE}
+    if is_cpu(process):
+        others = [column for key, column in held.items() if key != FREE]
+        in_use = [sum(amount or 0 for amount in row) for row in zip(*others, strict=True)]
+        return {IN_USE: [*in_use], **({FREE: held[FREE]} if FREE in held else {})}, {IN_USE: ON_THE_HOST}
+    missing = not_told_apart(found)
+    return {**held, **({IN_USE: [*missing]} if missing else {})}, {IN_USE: NOT_TOLD} if missing else {}
 
 
 def _steps(process: Process, clock: RunClock, names: Names) -> dict[str, list[Any]]:
@@ -97,12 +140,16 @@ def _notes(run: Run, process: Process, found: Sequence[Moment]) -> Iterator[str]
     last = found[-1]
     if is_cpu(process):
         yield "this run is on a CPU: its memory is the host's, which nothing splits into categories"
-        yield "what is in use there, by whomever, stands as unexplained"
+        yield "what is in use there is so by whomever, not by this rank alone"
     elif last.total_bytes is None:
         whose = "the log names no total of the card" if run.source == "log" else "no total of the card was read"
         yield f"{whose}: there is no ceiling, and what is drawn is what is known, not all there is"
+        if not_told_apart(found):
+            yield f"{NOT_TOLD}: what is missing from the most that was named at any reading"
     if last.step.ledger_precision_bytes:
         yield f"read from a log: figures are good to {gib(max(last.step.ledger_precision_bytes.values()))} GiB"
+    if any(getattr(last.ledger, key) for key in OF_TORCH) and last.total_bytes is not None:
+        yield DEVICE_LOST
     yield from _unknown(last.step)
     least = min((moment.ledger.unexplained or 0 for moment in found), default=0)
     if least < 0:

@@ -17,7 +17,16 @@ from sglang_probe.report.fold import Fold, folds_of
 from sglang_probe.report.outcome import headline, process_name, why
 from sglang_probe.report.pick import pick
 from sglang_probe.report.plain import printable
-from sglang_probe.report.series import FREE, Moment, RunClock, moments
+from sglang_probe.report.series import (
+    FREE,
+    IN_USE,
+    NOT_TOLD,
+    ON_THE_HOST,
+    Moment,
+    RunClock,
+    moments,
+    not_told_apart,
+)
 from sglang_probe.timeline.label_ranges import named
 from sglang_probe.timeline.ledger_rows import KEYS, NAMES
 from sglang_probe.timeline.model import Process, Run, Step, Timeline
@@ -25,8 +34,6 @@ from sglang_probe.timeline.processes import is_cpu, last_ledger, ranks_of
 
 MOST_RANKS: Final = 16
 """Bars of ranks that still can be read in one picture."""
-IN_USE: Final = "in_use"
-"""What cannot be told apart, as a category of its own."""
 LONGEST_LABEL: Final = 24
 FAILED: Final = frozenset({"error", "died"})
 ENDED_BADLY: Final = FAILED | {"interrupted"}
@@ -112,7 +119,7 @@ def _picture(run: Run, findings: Sequence[Finding], runs: int) -> Picture:
     kept = _kept(moments(process, clock))
     if not kept:
         return _empty(title, says, f"{process_name(process)} recorded no memory at a known time.")
-    bars, bars_title = _bars(run)
+    bars, bars_title = _bars(run, clock)
     total = kept[-1].total_bytes
     return Picture(
         title=title,
@@ -197,19 +204,12 @@ def _bands(kept: Sequence[Moment], *, host: bool) -> tuple[Band, ...]:
         amounts = tuple(getattr(moment.ledger, key) or 0 for moment in kept)
         if any(amounts):
             at_end = gib(amounts[-1], last.ledger_precision_bytes.get(key))
-            drawn_as, name = (IN_USE, "in use on the host") if host and key != FREE else (key, NAMES[key])
+            drawn_as, name = (IN_USE, ON_THE_HOST) if host and key != FREE else (key, NAMES[key])
             found.append(Band(drawn_as, name, amounts, at_end))
-    if kept[-1].total_bytes is None:
-        found += _not_told(found)
+    missing = not_told_apart(kept)
+    if missing:
+        found.append(Band(IN_USE, NOT_TOLD, missing, gib(missing[-1], GIB // 50)))
     return tuple(sorted(found, key=lambda band: band.key == FREE))
-
-
-def _not_told(bands: Sequence[Band]) -> Iterator[Band]:
-    """Return what a log does not tell apart: what is missing from the most that it ever named."""
-    sums = [sum(column) for column in zip(*(band.amounts for band in bands), strict=True)]
-    rest = tuple(max(sums) - one for one in sums)
-    if any(rest):
-        yield Band(IN_USE, "not told apart", rest, gib(rest[-1], GIB // 50))
 
 
 def _stretches(process: Process, kept: Sequence[Moment]) -> Iterator[Stretch]:
@@ -233,11 +233,11 @@ def _phase(step: Step, by_id: dict[str, Step]) -> str:
     return step.id
 
 
-def _bars(run: Run) -> tuple[tuple[Bar, ...], str]:
+def _bars(run: Run, clock: RunClock) -> tuple[tuple[Bar, ...], str]:
     """Return the ranks at their end; of more than a picture holds, those that agree as one, and the ones with least."""
     found = [(one, step) for one in ranks_of(run) if (step := last_or_any_ledger(one)) is not None]
     if len(found) <= MOST_RANKS:
-        bars = [_bar(process_name(process), process, step) for process, step in found]
+        bars = [_bar(process_name(process), process, step, clock) for process, step in found]
         return tuple(bars) if len(bars) > 1 else (), "Each rank at its end"
     folds = folds_of(run, [process for process, _ in found])
     steps = {id(process): step for process, step in found}
@@ -247,7 +247,7 @@ def _bars(run: Run) -> tuple[tuple[Bar, ...], str]:
         least = {id(step) for _, step in sorted(by_place, key=lambda pair: _free(pair[1]))[:MOST_RANKS]}
         by_place = [pair for pair in by_place if id(pair[1]) in least]
         title = f"{title}: the {MOST_RANKS} of {len(folds):,} groups with the least free"
-    return tuple(_bar(_who(fold), fold.shown, step) for fold, step in by_place), title
+    return tuple(_bar(_who(fold), fold.shown, step, clock) for fold, step in by_place), title
 
 
 def _own(fold: Fold) -> Process:
@@ -261,21 +261,18 @@ def _who(fold: Fold) -> str:
     return f"{counted(len(fold.processes), 'rank')}, as {process_name(fold.shown)}"
 
 
-def _bar(name: str, process: Process, step: Step) -> Bar:
+def _bar(name: str, process: Process, step: Step, clock: RunClock) -> Bar:
     ended = next((one.state for one in process.steps if one.state in ENDED_BADLY), "")
     says = f"{gib(_free(step), step.ledger_precision_bytes.get(FREE))} free{f', {ended.upper()}' if ended else ''}"
-    return Bar(name[:LONGEST_LABEL], _amounts(process, step), says, ended in FAILED)
+    return Bar(name[:LONGEST_LABEL], _amounts(process, step, clock), says, ended in FAILED)
 
 
-def _amounts(process: Process, step: Step) -> dict[str, int]:
+def _amounts(process: Process, step: Step, clock: RunClock) -> dict[str, int]:
     amounts = {key: getattr(step.ledger, key) or 0 for key in KEYS}
     if is_cpu(process):
         return {IN_USE: sum(amounts.values()) - amounts[FREE], FREE: amounts[FREE]}
-    if step.ledger_total_bytes is None:
-        known = (one.ledger for one in process.steps if one.ledger is not None)
-        most = max(sum(getattr(ledger, key) or 0 for key in KEYS) for ledger in known)
-        amounts[IN_USE] = most - sum(amounts.values())
-    return amounts
+    missing = not_told_apart(moments(process, clock))
+    return {**amounts, IN_USE: missing[-1]} if missing else amounts
 
 
 def _free(step: Step) -> int:

@@ -252,7 +252,7 @@ def test_512_ranks_stay_small_and_show_which_are_odd(open_page: Open, tmp_path: 
     opened = open_page(tmp_path / "report.html").drawn()
 
     assert (tmp_path / "report.html").stat().st_size < LIMIT_BYTES
-    assert "2 ranks of 512 stand out: TP37TP200" in opened.text("#heat").replace("\n", "")
+    assert "2 ranks of 512 stand out by memory: TP37TP200" in opened.text("#heat").replace("\n", "")
     opened.page.locator("#rank").select_option("511")
     assert opened.text("#memory h2") == "Memory of TP511 over time"
     assert opened.quiet()

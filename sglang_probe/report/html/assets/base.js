@@ -32,6 +32,10 @@ function rounded(value, places) {
   return value < 0 && whole > 0 ? `-${text}` : text;
 }
 
+/** How a step that did not end well stands, in a word and a mark that does without colour. */
+const STATES = { error: ["failed", "✕"], died: ["died", "†"], interrupted: ["interrupted", "⊘"], open: ["open", "…"] };
+const stateWord = (state) => (STATES[state] || [state])[0];
+
 /** Bytes as GiB with as many decimals as they bear (`off`: how far they may be off). */
 function gib(bytes, off) {
   if (bytes === null || bytes === undefined) return "-";

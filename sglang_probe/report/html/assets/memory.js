@@ -1,11 +1,10 @@
 // A rank's memory over time: the categories stacked, the total as ceiling, and the phases below on the same clock.
 
 /** Where things stand on the horizontal axis: seconds, or one place for each reading, so that short phases show. */
-function scaleOf(memory, axis, end) {
-  const last = memory.at[memory.at.length - 1];
+function scaleOf(memory, axis, shared) {
   if (axis === "time") {
-    const until = Math.max(last, end) + Math.max(last, end, 1e-3) * 0.04;
-    return { at: (second) => second, until, title: "seconds since the run began" };
+    const [start, until] = shared || timesOf(memory);
+    return { at: (second) => second, start, until, title: "seconds since the run began" };
   }
   const place = (second) => {
     let low = 0;
@@ -17,7 +16,15 @@ function scaleOf(memory, axis, end) {
     }
     return low;
   };
-  return { at: place, until: memory.at.length + 1, title: "readings, one after the other" };
+  return { at: place, start: 0, until: memory.at.length + 1, title: "readings, one after the other" };
+}
+
+/** From when to when a rank's chart goes, in seconds since the run began. */
+function timesOf(memory) {
+  const known = (column) => column.filter((second) => second !== null);
+  const start = Math.min(memory.at[0], ...known(memory.steps.begin));
+  const end = Math.max(memory.at[memory.at.length - 1], ...known(memory.steps.end));
+  return [start, end + Math.max(end - start, 1e-3) * 0.04];
 }
 
 const BETWEEN = 160; // points of the time axis at which a hover finds what was held there, besides the readings
@@ -38,29 +45,31 @@ function pointsOf(memory, scale, axis) {
   return points.sort((one, other) => one[0] - other[0] || one[1] - other[1]);
 }
 
-function memoryTraces(run, memory, scale, axis) {
+/** The columns that a rank has, from the bottom of the stack to its top, and what each is called there. */
+const keysOf = (run, memory) => run.keys.filter((key) => memory.held[key]);
+const calledOf = (memory, key) => memory.called[key] || DOC.categories[key];
+
+const BEFORE = 40; // points ahead of the first reading, at which nothing is known
+
+function memoryTraces(run, memory, scale, axis, narrow) {
   const points = pointsOf(memory, scale, axis);
   const x = points.map(([place]) => place);
   const held = (column) => points.map(([, number]) => column[number]);
-  const read = held(memory.read_at.map((place) => run.names[place]));
   const traces = [];
-  for (const key of run.keys) {
-    const column = memory.held[key];
-    const off = memory.off[key];
-    const name = DOC.categories[key];
-    const hover = held(column).map((bytes) => `${label(name)} <b>${gib(bytes, off)}</b> GiB, ${count(bytes)} B`);
+  for (const key of keysOf(run, memory)) {
     const drawn = {
-      x, name, text: hover, hoverinfo: held(column).map((bytes) => (bytes ? "text" : "skip")), mode: "lines", showlegend: false, meta: key,
+      x, name: label(calledOf(memory, key)), hoverinfo: "skip", mode: "lines", showlegend: false, meta: key,
       line: { shape: "hv", width: 0.6, color: theme("line") },
       fillcolor: colour(key),
       fillpattern: { shape: LOOKS[key][1], fgcolor: theme("pattern"), fgopacity: 0.75, size: 6, solidity: 0.25,
         bgcolor: colour(key), fillmode: "overlay" },
     };
-    const positive = held(column).map((bytes) => (bytes === null ? null : Math.max(bytes, 0) / GIB));
-    const negative = held(column).map((bytes) => Math.min(bytes ?? 0, 0) / GIB);
+    const column = held(memory.held[key]);
+    const positive = column.map((bytes) => (bytes === null ? null : Math.max(bytes, 0) / GIB));
+    const negative = column.map((bytes) => Math.min(bytes ?? 0, 0) / GIB);
     if (positive.some((value) => value)) traces.push({ ...drawn, y: positive, stackgroup: "held" });
     if (negative.some((value) => value)) {
-      traces.push({ ...drawn, y: negative, fill: "tozeroy", name: `${name}, negative`,
+      traces.push({ ...drawn, y: negative, fill: "tozeroy", name: `${drawn.name}, negative`,
         fillpattern: { ...drawn.fillpattern, shape: LOOKS.below[1], bgcolor: LOOKS.below[0] } });
     }
   }
@@ -68,15 +77,41 @@ function memoryTraces(run, memory, scale, axis) {
   if (totals.some((bytes) => bytes !== null)) {
     traces.push({
       x, y: totals.map((bytes) => (bytes === null ? null : bytes / GIB)), name: "total", mode: "lines",
-      line: { shape: "hv", width: 2.5, color: theme("ink"), dash: "dash" }, showlegend: false, hoverinfo: "text",
-      text: totals.map((bytes, place) => `total ${gib(bytes)} GiB, ${count(bytes)} B<br>after ${label(read[place])}`),
+      line: { shape: "hv", width: 2.5, color: theme("ink"), dash: "dash" }, showlegend: false, hoverinfo: "skip",
     });
   }
-  return traces;
+  return [...traces, hoverTrace(run, memory, scale, points, axis, narrow)];
+}
+
+/** One box for all categories, of those that held anything: a line at half height that is not seen, but found. */
+function hoverTrace(run, memory, scale, points, axis, narrow) {
+  const keys = [...keysOf(run, memory)].reverse();
+  const amount = (bytes, off) => `<b>${gib(bytes, off)}</b> GiB${narrow ? "" : `, ${count(bytes)} B`}`;
+  const said = (number) => {
+    const after = `after ${label(run.names[memory.read_at[number]], narrow ? 24 : 60)}`;
+    const lines = keys.filter((key) => memory.held[key][number]).map((key) =>
+      `<span style="color:${colour(key)}">■</span> ${label(calledOf(memory, key))} ${amount(memory.held[key][number], memory.off[key])}`);
+    const total = memory.total[number] === null ? [] : [`total ${amount(memory.total[number])}`];
+    return [after, ...lines, ...total].join("<br>");
+  };
+  const texts = memory.at.map((_, number) => said(number));
+  const most = Math.max(...memory.at.map((_, number) => memory.total[number]
+    || keys.reduce((sum, key) => sum + Math.max(memory.held[key][number] || 0, 0), 0)));
+  const [first] = points[0];
+  const before = Array.from({ length: BEFORE }, (_, step) => scale.start + ((first - scale.start) * step) / BEFORE);
+  const when = (place) => (axis === "time" ? `${seconds(place)} s, ` : "");
+  return {
+    type: "scatter", mode: "markers", marker: { opacity: 0, size: 1 }, showlegend: false, name: "",
+    x: [...before, ...points.map(([place]) => (axis === "time" ? place : place + 0.5))],
+    y: [...before, ...points].map(() => most / GIB / 2),
+    text: [...before.map((place) => `${when(place)}before the first reading`), ...points.map(([place, number]) => when(place) + texts[number])],
+    hoverinfo: "text", hoverlabel: { font: { size: narrow ? 10 : 12 } },
+  };
 }
 
 /** The phases as bars, a lane for each level of nesting. */
-function phaseTrace(run, memory, scale, axis) {
+function phaseTrace(run, memory, scale, slivers) {
+  const beside = new Set([...slivers.values()].map(({ place }) => place));
   const steps = memory.steps;
   const shown = steps.name.map((_, place) => place).filter((place) => steps.begin[place] !== null);
   const ends = shown.map((place) => (steps.end[place] === null ? null : steps.end[place]));
@@ -91,7 +126,7 @@ function phaseTrace(run, memory, scale, axis) {
   return {
     type: "bar", orientation: "h", xaxis: "x", yaxis: "y2", showlegend: false,
     base: from, x: to.map((end, number) => end - from[number]), y: shown.map((place) => steps.depth[place]),
-    text: shown.map((place) => label(run.names[steps.name[place]], 40)), textposition: "inside",
+    text: shown.map((place) => (beside.has(place) ? "" : label(run.names[steps.name[place]], 40))), textposition: "inside",
     insidetextanchor: "middle", textangle: 0, constraintext: "inside",
     hovertext: shown.map(said), hoverinfo: "text", width: 0.9,
     marker: {
@@ -100,6 +135,35 @@ function phaseTrace(run, memory, scale, axis) {
     },
     insidetextfont: { color: shown.map((place) => (failed(place) ? "#ffffff" : theme("ink"))), size: 11 },
   };
+}
+
+const LETTER = 6.4; // pixels of a letter in a label of eleven points
+
+/** Of each lane the last phase that did not end well, where its bar has no room for its name; at the right end where
+ *  nothing says when it began. */
+function sliversOf(run, memory, scale, perUnit) {
+  const steps = memory.steps;
+  const lanes = new Map();
+  steps.name.forEach((name, place) => {
+    if (steps.state[place] === "ok") return;
+    const from = steps.begin[place] === null ? scale.until : scale.at(steps.begin[place]);
+    const to = steps.end[place] === null ? scale.until : Math.max(scale.at(steps.end[place]), from);
+    const text = `${run.names[name]}: ${stateWord(steps.state[place])}`;
+    if ((to - from) * perUnit < LETTER * Math.min(run.names[name].length, 40) + 8) lanes.set(steps.depth[place], { place, from, to, text });
+    else lanes.delete(steps.depth[place]);
+  });
+  return lanes;
+}
+
+/** Their names, beside their bars. */
+function phaseWords(slivers, scale, perUnit) {
+  return [...slivers].map(([depth, { from, to, text }]) => {
+    const isLeft = (from - scale.start) * perUnit > LETTER * Math.min(text.length, 40) + 12;
+    return {
+      xref: "x", yref: "y2", x: isLeft ? from : to, y: depth, text: `<b>${label(text, 40)}</b>`, showarrow: false,
+      xanchor: isLeft ? "right" : "left", xshift: isLeft ? -3 : 3, font: { size: 11, color: theme("bad") }, bgcolor: theme("paper"), borderpad: 1,
+    };
+  });
 }
 
 /** Lines where a phase of the second level begins or ends. */
@@ -120,30 +184,31 @@ function phaseLines(memory, scale) {
 
 function memoryFigure(run, rank, axis, options) {
   const memory = rank.memory;
-  const ends = memory.steps.end.filter((end) => end !== null);
-  const scale = scaleOf(memory, axis, Math.max(0, ...ends));
+  const scale = scaleOf(memory, axis, options.times);
   const lanes = Math.max(...memory.steps.depth, 0) + 1;
   const narrow = options.width < 560;
   const laneShare = Math.min(0.06 * lanes, 0.3);
-  const begun = memory.steps.begin.filter((begin) => begin !== null);
-  const start = axis === "time" ? Math.min(memory.at[0], ...begun) : 0;
+  const margin = { l: narrow ? 48 : 64, r: 12, t: 12, b: 48 };
+  const perUnit = (options.width - margin.l - margin.r) / (scale.until - scale.start);
+  const slivers = sliversOf(run, memory, scale, perUnit);
   const layout = {
     ...commonLayout(options),
     height: options.height || (narrow ? 420 : 520),
-    margin: { l: narrow ? 48 : 64, r: 12, t: 12, b: 48 },
-    hovermode: "x unified",
+    margin,
+    hovermode: "closest",
     hoverdistance: -1,
     bargap: 0,
-    xaxis: { ...axisLook(), title: { text: scale.title }, range: [start, scale.until], anchor: "y2", hoverformat: ".3f",
-      unifiedhovertitle: { text: axis === "time" ? "%{x:.3f} s" : "reading %{x:.0f}" } },
+    xaxis: { ...axisLook(), title: { text: scale.title }, range: [scale.start, scale.until], anchor: "y2",
+      showspikes: true, spikemode: "across", spikethickness: 1, spikedash: "dot", spikecolor: theme("ink") },
     yaxis: { ...axisLook(), title: { text: "GiB" }, domain: [laneShare + 0.03, 1], rangemode: "tozero",
       zeroline: true, zerolinecolor: theme("ink"), zerolinewidth: 1.5, ...(options.most ? { range: [options.least, options.most] } : {}) },
     yaxis2: { domain: [0, laneShare], range: [lanes - 0.5, -0.5], showticklabels: false, showgrid: false,
       zeroline: false, fixedrange: true, title: { text: narrow ? "" : "phases", font: { size: 11 } } },
     shapes: phaseLines(memory, scale),
+    annotations: phaseWords(slivers, scale, perUnit),
     uniformtext: { mode: "hide", minsize: 9 },
   };
-  return { traces: [...memoryTraces(run, memory, scale, axis), phaseTrace(run, memory, scale, axis)], layout };
+  return { traces: [...memoryTraces(run, memory, scale, axis, narrow), phaseTrace(run, memory, scale, slivers)], layout };
 }
 
 /** What the memory was spent on at the last reading: the chart's legend, with its figures. */
@@ -151,10 +216,10 @@ function legendTable(run, rank) {
   const memory = rank.memory;
   const last = memory.at.length - 1;
   const total = memory.total[last];
-  const rows = [...run.keys].reverse().map((key) => {
+  const rows = [...keysOf(run, memory)].reverse().map((key) => {
     const bytes = memory.held[key][last];
     const share = total && bytes !== null ? `${rounded((100 * bytes) / total, 1)} %` : "-";
-    return [el("span", null, swatch(key), DOC.categories[key]), gib(bytes, memory.off[key]), share, count(bytes)];
+    return [el("span", null, swatch(key), calledOf(memory, key)), gib(bytes, memory.off[key]), share, count(bytes)];
   });
   rows.push([el("b", null, "total"), gib(total), total ? "100.0 %" : "-", count(total)]);
   return table("At the last reading", ["category", "#GiB", "#share", "#bytes"], rows, { class: "legend" });
@@ -162,10 +227,10 @@ function legendTable(run, rank) {
 
 function momentsTable(run, rank) {
   const memory = rank.memory;
-  const headings = ["after", "#second", ...run.keys.map((key) => `#${DOC.categories[key]}`), "#total"];
+  const headings = ["after", "#second", ...keysOf(run, memory).map((key) => `#${calledOf(memory, key)}`), "#total"];
   const rows = memory.at.map((second, place) => [
     run.names[memory.read_at[place]], seconds(second),
-    ...run.keys.map((key) => gib(memory.held[key][place], memory.off[key])), gib(memory.total[place]),
+    ...keysOf(run, memory).map((key) => gib(memory.held[key][place], memory.off[key])), gib(memory.total[place]),
   ]);
   return table("Every reading, in GiB", headings, rows);
 }

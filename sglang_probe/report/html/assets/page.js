@@ -75,13 +75,24 @@ function pick(place) {
 /** The parts that are about the picked rank. */
 function fillRank() {
   const run = DOC.runs[state.run];
-  const rank = run.ranks[state.rank];
+  const rank = (DOC.diff || run).ranks[state.rank];
   const box = document.getElementById("of-rank");
   forget(box);
   box.replaceChildren(...(DOC.diff ? sidesOfRank(rank.label) : ofRank(run, rank)));
   const told = document.getElementById("where");
   if (told) told.textContent = DOC.diff ? "" : where(rank);
   redraw();
+  drawWhenIdle();
+}
+
+/** The charts that were not scrolled to yet, one after the other: whoever prints or takes a picture has them all. */
+function drawWhenIdle() {
+  (window.requestIdleCallback || setTimeout)(() => {
+    const next = charts.find((one) => !one.isDrawn && one.place.clientWidth);
+    if (plotly === null || !next) return;
+    draw(next);
+    if (next.isDrawn) drawWhenIdle();
+  });
 }
 
 /** Charts inside an element that is about to go. */
@@ -97,9 +108,10 @@ function forget(box) {
 }
 
 function ofRank(run, rank) {
+  const span = rank.workers.length > 1 ? budgetSpan(rank.workers) : null;
   return [
     section("memory", `Memory of ${rank.label} over time`, axisChoice(), ...memoryPart(run, rank, {})),
-    section("budget", `KV budget of ${rank.label}`, ...budgetPart(rank)),
+    section("budget", `KV budget of ${rank.label}`, ...budgetPart(rank, span)),
   ];
 }
 
@@ -124,7 +136,7 @@ function memoryPart(run, rank, span) {
   ];
 }
 
-function budgetPart(rank) {
+function budgetPart(rank, span) {
   const made = [];
   for (const worker of rank.workers) {
     const title = rank.workers.length > 1 ? el("h3", null, worker.model ? `${worker.name}: ${worker.model}` : worker.name) : null;
@@ -132,7 +144,7 @@ function budgetPart(rank) {
     if (worker.why) made.push(title, el("p", { class: "none" }, `No chart: ${worker.why}.`), worker.lines.length ? lines : null);
     else {
       const said = `Budget of ${rank.label}, ${worker.name}, as a waterfall; the table below has the same figures`;
-      made.push(title, lines, chart(said, (options) => budgetFigure(worker, options)), lazily("The budget as a table", () => budgetTable(worker)));
+      made.push(title, lines, chart(said, (options) => budgetFigure(worker, { ...options, span })), lazily("The budget as a table", () => budgetTable(worker)));
     }
   }
   if (!rank.workers.length) made.push(el("p", { class: "none" }, "No chart: no model was loaded and no budget made on this rank, as far as is recorded."));
@@ -145,7 +157,7 @@ function budgetPart(rank) {
 
 function heatPart(run) {
   if (!run.heat.phases.length) return [el("p", { class: "none" }, "No chart: no rank recorded a step.")];
-  state.measure = ["cost", "free", "seconds"].find((measure) => run.heat.odd[measure]) || "cost";
+  state.measure = ["cost", "free"].find((measure) => run.heat.odd[measure]) || "cost";
   const holder = el("div");
   const fill = () => {
     forget(holder);
@@ -154,24 +166,48 @@ function heatPart(run) {
       chart(said, (options) => heatFigure(run, state.measure, state.rank, options), (place) => {
         place.on("plotly_click", (event) => pick(run.heat.rows[event.points[0].pointIndex[0]].ranks[0]));
       }),
+      ...sentences(heatNotes(run, state.measure)),
       lazily("The same as a table", () => heatTable(run, state.measure, pick)));
   };
   fill();
-  const odd = run.heat.outliers.slice(0, 12);
   return [
     choice("Colour by", Object.entries(MEASURES).map(([value, [text]]) => [value, run.heat.odd[value] ? `${text} (${run.heat.odd[value]})` : text]), state.measure, (measure) => { state.measure = measure; fill(); }),
-    run.ranks.length > 1 ? el("p", { class: "note" }, odd.length ? [`${plural(run.heat.outliers.length, "rank")} of ${count(run.ranks.length)} ${run.heat.outliers.length === 1 ? "stands" : "stand"} out: `,
-      odd.map((place) => el("button", { type: "button", onclick: () => pick(place) }, run.ranks[place].label)), run.heat.outliers.length > odd.length ? " …" : ""] : "No rank stands out: memory is within 0.125 GiB of the median everywhere, and nothing took twice as long.") : null,
+    run.ranks.length > 1 ? oddPart(run) : null,
     holder,
-    el("p", { class: "note" }, "A cost is without that of phases inside; colours tell how far a figure is from the median of all ranks. Click a row, or a button of the table, to pick its rank."),
   ];
 }
 
+const MANY_ODD = 12;
+
+/** Which ranks stand out by their memory or by how they ended, and which took long. */
+function oddPart(run) {
+  const heat = run.heat;
+  const buttons = (places) => [places.slice(0, MANY_ODD).map((place) => el("button", { type: "button", onclick: () => pick(place) }, run.ranks[place].label)),
+    places.length > MANY_ODD ? " …" : ""];
+  const memory = heat.host ? "the host's memory sets no rank apart" : "memory is within 0.125 GiB of the median everywhere";
+  const apart = run.ranks.length === 2 && !heat.host ? ["cost", "free"].filter((measure) => heat.odd[measure]) : [];
+  const said = [];
+  for (const [places, what] of [[heat.ended, "how it ended"], [heat.outliers.filter((place) => !heat.ended.includes(place)), "memory"]]) {
+    const verb = places.length === 1 ? "stands" : "stand";
+    if (places.length) said.push([`${plural(places.length, "rank")} of ${count(run.ranks.length)} ${verb} out by ${what}: `, buttons(places)]);
+  }
+  if (apart.length) said.push([`The two ranks are more than 0.125 GiB apart: see ${apart.map((measure) => MEASURES[measure][0]).join(", ")}.`]);
+  if (!said.length) said.push([`No rank stands out: ${run.ranks.length === 2 && !heat.host ? "memory of the two is within 0.125 GiB everywhere" : memory}, and all ended alike.`]);
+  if (heat.slow.length) said.push([`${plural(heat.slow.length, "rank")} took much longer or shorter in a phase, and differ${heat.slow.length === 1 ? "s" : ""} in nothing else: `, buttons(heat.slow)]);
+  return said.map((line) => el("p", { class: "note" }, line));
+}
+
 function rankPicker(run) {
-  if (run.ranks.length === 0) return null;
-  const odd = new Set(run.heat.outliers);
-  const options = run.ranks.map((rank, place) => el("option", { value: place },
-    `${rank.label.slice(0, 80)}${odd.has(place) ? " - stands out" : ""}${place === run.picked && run.picked_why ? ` - ${run.picked_why}` : ""}`));
+  const ranks = DOC.diff ? DOC.diff.ranks : run.ranks;
+  if (ranks.length === 0) return null;
+  const odd = new Set(DOC.diff ? [] : run.heat.outliers);
+  const { picked, picked_why: why } = DOC.diff || run;
+  const options = ranks.map((rank, place) => el("option", { value: place }, [
+    rank.label.slice(0, 80),
+    odd.has(place) ? "stands out" : null,
+    DOC.diff && rank.lacks.length ? `not in ${rank.lacks.join(", ")}` : null,
+    place === picked ? why : null,
+  ].filter((part) => part).join(" - ")));
   const picker = el("select", { id: "rank", onchange: (event) => pick(Number(event.target.value)) }, options);
   picker.value = String(state.rank);
   return el("div", { class: "bar", id: "ranks-bar" }, el("label", { for: "rank" }, "Rank"), picker, el("span", { id: "where" }));
@@ -225,13 +261,13 @@ function build() {
   const page = document.getElementById("page");
   forget(page);
   const run = DOC.runs[state.run];
-  if (run && state.rank === null) state.rank = run.picked;
+  if (run && state.rank === null) state.rank = (DOC.diff || run).picked;
   const title = DOC.diff ? DOC.diff.title : run ? run.name : "No run";
   const parts = DOC.diff ? diffParts() : run ? runParts(run) : [el("p", { class: "none" }, "What was read holds no run of a server.")];
   page.replaceChildren(
     el("header", null, el("div", null, el("p", { class: "maker" }, `SGLang Probe ${DOC.version}`), el("h1", null, title)), el("div", { class: "controls" }, runPicker(), themeSwitch())),
     el("main", null, parts, section("reading", "What was read, and what was lost", ...(run ? reading(run) : [DOC.read.map((line) => el("p", null, line))]))));
-  if (run && run.ranks.length && document.getElementById("of-rank")) fillRank();
+  if (document.getElementById("of-rank")) fillRank();
 }
 
 /** Unpack plotly.js and run it: a script of ours by its hash, like this one. */
@@ -264,6 +300,7 @@ window.addEventListener("beforeprint", () => printing(true));
 window.addEventListener("afterprint", () => printing(false));
 build();
 unpack().then(() => charts.filter((one, place) => !place || one.place.getBoundingClientRect().top < innerHeight + 400).forEach((one) => draw(one)))
+  .then(drawWhenIdle)
   .catch((error) => {
     document.querySelectorAll(".chart").forEach((place) => { place.textContent = `No chart: this browser cannot unpack plotly.js (${error}); the tables have all figures.`; });
   });

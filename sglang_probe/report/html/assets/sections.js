@@ -6,7 +6,8 @@ function headline(run) {
   const head = run.head;
   const leading = run.findings[0];
   const rest = head.outcome.startsWith(OUTCOMES[run.ended]) ? head.outcome.slice(OUTCOMES[run.ended].length) : head.outcome;
-  return el("section", { class: `look ${run.ended}`, "aria-label": "In one look" },
+  const edge = run.findings.length && run.findings[0].severity !== "info" ? `leads-${run.findings[0].severity}` : "";
+  return el("section", { class: `look ${run.ended} ${edge}`, "aria-label": "In one look" },
     el("p", { class: "outcome" }, el("span", { class: "badge" }, OUTCOMES[run.ended]), rest.replace(/^[ :,]+/, "")),
     head.why ? el("p", { class: "why" }, head.why) : null,
     head.error ? el("p", { class: "error" }, head.error) : null,
@@ -23,8 +24,8 @@ function finding(found) {
   return el("article", { class: `finding ${found.severity}` },
     el("h3", null, el("span", { class: "word" }, found.word), ` ${found.title} `, el("small", null, `(${found.confidence})`)),
     el("p", null, found.says),
-    found.formula.length ? el("pre", { class: "formula" }, found.formula.join("\n")) : null,
     found.levers.length ? el("ul", { class: "levers" }, found.levers.map((lever) => el("li", null, lever))) : null,
+    found.formula.length ? el("pre", { class: "formula" }, found.formula.join("\n")) : null,
     found.notes.length ? el("ul", { class: "notes" }, found.notes.map((note) => el("li", null, note))) : null);
 }
 
