@@ -85,9 +85,10 @@ def replacing(place: Place) -> Iterator[Path]:
     Raises:
         BadUse: the file cannot be written, or a directory stands there by now that is not ours to replace.
     """
-    with _told(place.name):
-        room = Path(tempfile.mkdtemp(prefix=ROOM, dir=place.path.parent))
+    room: Path | None = None
     try:
+        with _told(place.name), _undisturbed():
+            room = Path(tempfile.mkdtemp(prefix=ROOM, dir=place.path.parent))
         fresh = room / f"report{place.ending}"  # a plain name: DuckDB takes no ? in one, and cannot lengthen a long one
         with _told(place.name):
             yield fresh
@@ -97,7 +98,8 @@ def replacing(place: Place) -> Iterator[Path]:
                 _put(fresh, place, room / FORMER)
     finally:
         with _undisturbed():
-            shutil.rmtree(room, ignore_errors=True)
+            if room is not None:
+                shutil.rmtree(room, ignore_errors=True)
 
 
 @contextmanager

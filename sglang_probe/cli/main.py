@@ -167,15 +167,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 @contextmanager
 def _stopped_by_an_exit() -> Iterator[list[int]]:
     """Make of the signals that end a process an exit, so that what a command began is cleaned up: a temporary file, the
-    cursor; yield the numbers of those that came. A second one does nothing: the first is being answered."""
+    cursor; yield the numbers of those that came. A command may set handlers of its own inside."""
     came: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> None:
         came.append(number)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
-        if not set(came[:-1]) & {signal.SIGTERM, signal.SIGHUP}:
-            sys.exit(128 + number)
+        sys.exit(128 + number)
 
     usual: dict[signal.Signals, Any] = {
         signal.SIGINT: signal.default_int_handler,

@@ -32,7 +32,7 @@ class Format(NamedTuple):
     what: str
     is_directory: bool = False
     is_public: bool = False
-    """It is for a program of another user's, and holds nothing of what the server was started with but names."""
+    """A program of another user's is to read it."""
 
 
 FORMATS: Final = (
