@@ -21,7 +21,7 @@ import importlib
 from collections.abc import Sequence
 
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.cli.files import check_place, replacing
+from sglang_probe.cli.files import Place, place_of, replacing
 from sglang_probe.cli.given import add_assume, assumed
 from sglang_probe.cli.looks import add_plain, looks_of
 from sglang_probe.cli.output import emit, emit_json
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the comparison, or write it to a file."""
     paths = [args.baseline, *args.candidate]
-    ending = _ending(args.output)
+    wanted = _wanted(args.output)
     if paths.count(STDIN) > 1:
         raise BadUse("standard input (-) is named more than once, and can be read once; give a file for the others")
     collected, told = [collect([path]) for path in paths], assumed(args.assume)
@@ -70,14 +70,14 @@ def run(args: argparse.Namespace) -> int:
         with as_printed(runs):
             doing.at("comparing")
             found = compare(runs, everything=args.all)
-            if args.output is not None:
-                doing.at(f"writing {printable(args.output)}")
-                _write(args.output, ending, found, timelines)
+            if wanted is not None:
+                doing.at(f"writing {printable(wanted.name)}")
+                _write(wanted, found, timelines)
             elif args.format == "text":
                 doing.at("rendering")
                 text = diff_text(found, looks.width, colour=looks.colour)
-    if args.output is not None:
-        emit(f"{printable(args.output)}: {ENDINGS[ending]}\n")
+    if wanted is not None:
+        emit(f"{printable(wanted.name)}: {ENDINGS[wanted.ending]}\n")
         return 0
     if args.format == "json":
         emit_json(found)
@@ -87,26 +87,25 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _ending(output: str | None) -> str:
-    """Return what kind of file is to be written, before anything long is read; an empty text where none is.
+def _wanted(output: str | None) -> Place | None:
+    """Return what file is to be written, before anything long is read; None where none is.
 
     Raises:
         BadUse: no kind that this command writes, or a place where it cannot.
     """
     if output is None:
-        return ""
+        return None
     ending = next((one for one in ENDINGS if output.lower().endswith(one)), None)
     if ending is None:
         raise BadUse(f"-o {output!r} has no ending that says what to write; end it in {' or '.join(ENDINGS)}")
-    check_place(output)
     if ending == PAGE:
         importlib.import_module(COMPARISON)  # what it needs may not be installed
-    return ending
+    return place_of(output, ending)
 
 
-def _write(output: str, ending: str, found: Diff, timelines: Sequence[Timeline]) -> None:
-    with replacing(output) as path:
-        if ending == PAGE:
+def _write(place: Place, found: Diff, timelines: Sequence[Timeline]) -> None:
+    with replacing(place) as path:
+        if place.ending == PAGE:
             from sglang_probe.report.html.comparison import write_comparison  # plotly, of the extra `report`
 
             write_comparison(found, timelines, [explain(one) for one in timelines], path)

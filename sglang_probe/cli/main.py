@@ -9,11 +9,15 @@ import argparse
 import importlib
 import io
 import re
+import signal
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
-from typing import NamedTuple, NoReturn, Protocol, cast
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
 from sglang_probe import __version__
 from sglang_probe.cli.errors import BadUse
@@ -144,15 +148,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes, not a traceback
+    with _stopped_by_an_exit() as stopped:
+        try:
+            code = _run(words)
+            emit("")
+        except BrokenPipeError:
+            discard_stdout()  # the reader left (head, a pager): nothing is wrong
+            return 0
+        except KeyboardInterrupt:
+            return 130
+        except Exception:
+            if not stopped:
+                raise
+            return 128 + stopped[0]  # a library was interrupted, and makes of the exit an error of its own
+        return code
+
+
+@contextmanager
+def _stopped_by_an_exit() -> Iterator[list[int]]:
+    """Make of the signals that end a process an exit, so that what a command began is cleaned up: a temporary file, the
+    cursor; yield the numbers of those that came. A command may set handlers of its own inside."""
+    came: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(128 + number)
+
+    usual: dict[signal.Signals, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    ours = [one for one, handler in usual.items() if signal.getsignal(one) == handler]  # nohup ignores one of them
+    if threading.current_thread() is not threading.main_thread():
+        ours = []  # it may set none
+    for one in ours:
+        signal.signal(one, stop)
     try:
-        code = _run(words)
-        emit("")
-    except BrokenPipeError:
-        discard_stdout()  # the reader left (head, a pager): nothing is wrong
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    return code
+        yield came
+    finally:
+        for one in ours:
+            signal.signal(one, usual[one])
 
 
 def _run(words: list[str]) -> int:
@@ -174,6 +212,8 @@ def _run(words: list[str]) -> int:
         if extra is None:
             raise
         return _complain(chosen, f"{missing} is missing; {sys.executable} -m pip install {' '.join(extra.values())}")
+    except MemoryError:
+        return _complain(chosen, "no memory is left to this process; make room, or give fewer runs")
     except SystemExit as exit_:  # argparse: --help, --version and its errors
         return exit_.code if isinstance(exit_.code, int) else 2
 

@@ -9,7 +9,8 @@
     sglang-probe report server.log -o a.html -o b.png   several at once
 
 PATH and --assume as for `timeline`: runs, events, plain logs; without PATH the newest run of the default directory. A
-file that is there already is replaced, once the new one is whole. A failed start is no error of this command.
+file that is there already is replaced, once the new one is whole. Only you can read what is written, but .prom anybody.
+A failed start is no error of this command.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from sglang_probe.cli.errors import BadUse
-from sglang_probe.cli.files import check_place, replacing
+from sglang_probe.cli.files import Place, place_of, replacing
 from sglang_probe.cli.given import add_assume, assumed
 from sglang_probe.cli.output import emit
 from sglang_probe.cli.progress import stages
 from sglang_probe.cli.reading import collect, refuse_unused, where_of
 from sglang_probe.explain.engine import explain
-from sglang_probe.report.formats import FORMATS, Format, Writer, format_of, writer_of
+from sglang_probe.report.formats import FORMATS, Format, Writer, format_of, ours_of, writer_of
 from sglang_probe.report.material import Material
 from sglang_probe.report.plain import printable
 from sglang_probe.timeline import build
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write every file that was asked for, and print their names."""
-    wanted = [(name, *_writer(name)) for name in dict.fromkeys(args.output)]  # before anything long is read
+    wanted = [_wanted(name) for name in dict.fromkeys(args.output)]  # before anything long is read
     told = assumed(args.assume)
     collected = collect(args.path)
     refuse_unused(told, [collected])
@@ -52,20 +53,20 @@ def run(args: argparse.Namespace) -> int:
         doing.at("looking for causes")
         now = datetime.now(timezone.utc)
         material = Material(timeline, explain(timeline), collected, where_of(collected), now)
-        for name, form, writer in wanted:
-            doing.at(f"writing {printable(name)}")
-            with replacing(name, is_directory=form.is_directory) as path:
+        for place, _, writer in wanted:
+            doing.at(f"writing {printable(place.name)}")
+            with replacing(place) as path:
                 writer.write(material, path)
-    emit("".join(f"{printable(name)}: {form.what}\n" for name, form, _ in wanted))
+    emit("".join(f"{printable(place.name)}: {form.what}\n" for place, form, _ in wanted))
     return 0
 
 
-def _writer(name: str) -> tuple[Format, Writer]:
-    form = format_of(name)
+def _wanted(name: str) -> tuple[Place, Format, Writer]:
+    form = format_of(name.rstrip("/"))  # which a shell adds when it completes the name of a directory
     if form is None:
         raise BadUse(f"-o {name!r} has no ending that says what to write; end it in {_endings(FORMATS)}")
-    check_place(name, is_directory=form.is_directory)
-    return form, writer_of(form)
+    writer = writer_of(form)
+    return place_of(name, form.ending, is_ours=ours_of(form), is_private=not form.is_public), form, writer
 
 
 def _endings(formats: Sequence[Format]) -> str:

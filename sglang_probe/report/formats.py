@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -16,6 +17,13 @@ class Writer(Protocol):
         """Write a report to `path`, which does not exist; OSError where the disk refuses."""
 
 
+class DirectoryWriter(Writer, Protocol):
+    """One that writes directories."""
+
+    def is_ours(self, path: Path) -> bool:
+        """Say whether a directory holds what `write` makes and nothing else; OSError where it cannot be looked at."""
+
+
 class Format(NamedTuple):
     """One row of the table."""
 
@@ -23,6 +31,8 @@ class Format(NamedTuple):
     module: str
     what: str
     is_directory: bool = False
+    is_public: bool = False
+    """A program of another user's is to read it."""
 
 
 FORMATS: Final = (
@@ -31,7 +41,7 @@ FORMATS: Final = (
     Format(".parquet", "sglang_probe.report.tables.parquet", "a directory of tables, one Parquet file each", True),
     Format(".duckdb", "sglang_probe.report.tables.duck", "the same tables as a DuckDB database"),
     Format(".trace.json", "sglang_probe.report.trace", "slices and counters for Perfetto or chrome://tracing"),
-    Format(".prom", "sglang_probe.report.metrics", "metrics in OpenMetrics' text format"),
+    Format(".prom", "sglang_probe.report.metrics", "metrics in OpenMetrics' text format", is_public=True),
     Format(".png", "sglang_probe.report.image", "the main chart as a picture"),
     Format(".svg", "sglang_probe.report.image", "the main chart as a drawing"),
 )
@@ -46,3 +56,8 @@ def format_of(name: str) -> Format | None:
 def writer_of(one: Format) -> Writer:
     """Load the module of a format; ModuleNotFoundError where what it needs is not installed."""
     return cast(Writer, importlib.import_module(one.module))
+
+
+def ours_of(one: Format) -> Callable[[Path], bool] | None:
+    """Return what says whether a directory of this format may be replaced; None where it is a file."""
+    return cast(DirectoryWriter, writer_of(one)).is_ours if one.is_directory else None

@@ -10,11 +10,14 @@ from typing import Any, Final
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache; stderr is for what went wrong
 
-import matplotlib as mpl  # noqa: E402
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.patches import Patch  # noqa: E402
+from sglang_probe.report.image.defaults import looks, without_settings  # noqa: E402
+
+with without_settings():
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
 from sglang_probe.figures import GIB  # noqa: E402
 from sglang_probe.report.image.picture import Bar, Picture, picture_of  # noqa: E402
@@ -27,6 +30,8 @@ from sglang_probe.timeline.ledger_rows import NAMES  # noqa: E402
 WIDTH: Final = 12.0
 """Inches; with `DPI` 1,800 pixels."""
 DPI: Final = 150
+SVG: Final = ".svg"
+"""The ending of a drawing; all else is a PNG."""
 TITLE_COLUMNS: Final = 118
 LEFT: Final = 0.07
 """Where the charts begin, as a part of the width, and where they end."""
@@ -55,11 +60,13 @@ def write(material: Material, path: Path) -> None:
 
 def draw(picture: Picture, path: Path) -> None:
     """Draw a picture into a file."""
-    with mpl.rc_context(STYLE), warnings.catch_warnings():
+    is_svg = path.name.lower().endswith(SVG)
+    metadata = {"Title": picture.title, **({"Date": None} if is_svg else {})}
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a character that the font lacks a box is drawn
-        figure = _figure(picture)
-        metadata = {"Date": None, "Title": picture.title} if path.suffix.lower() == ".svg" else {"Title": picture.title}
-        figure.savefig(path, dpi=DPI, metadata=metadata, facecolor="white")
+        with mpl.rc_context(looks(mpl.rcParamsDefault, STYLE)):
+            figure = _figure(picture)
+            figure.savefig(path, format="svg" if is_svg else "png", dpi=DPI, metadata=metadata, facecolor="white")
 
 
 def _figure(picture: Picture) -> Figure:

@@ -56,7 +56,8 @@ def _whole_pairs(text: str) -> str:
 
 EVENTS: Final = Table(
     "events",
-    "the events of the probe, as they stand in their files; none of a log",
+    "the events of the probe, as they stand in their files; none of a log. Those of a launcher that made several "
+    "launches stand in each of them, so count over launches distinct `host`, `pid`, `seq`",
     "one event (`process`, `seq` name it), in the order in which its process wrote it",
     (
         *OWNER,

@@ -71,7 +71,7 @@ PROCESSES: Final = Table(
         Column("first_ts", TIME, "its first event"),
         Column("last_ts", TIME, "its last event"),
         Column("events", COUNT, "events that were read", required=True),
-        Column("lost_events", COUNT, "events that are known to be missing", required=True),
+        Column("lost_events", COUNT, "events that are known to be missing"),
         Column("torn_tail", FLAG, "its last line is cut off", required=True),
         Column("no_memory_role", FLAG, "a rank in which the probe hooked nothing", required=True),
         Column("degraded", JSON, "what the probe could not read, counted", required=True),
@@ -122,7 +122,7 @@ NEIGHBOURS: Final = Table(
     "a process that a rank saw on its device",
     (
         *OWNER,
-        Column("neighbour_pid", COUNT, "its pid", "pid", required=True),
+        Column("neighbour_pid", COUNT, "its pid", "pid"),
         Column("neighbour_start_ticks", COUNT, "when it started, in clock ticks since boot", "start_ticks"),
         Column("name", WORD, "its name; NULL where it is not readable"),
         Column("user", WORD, "its owner"),

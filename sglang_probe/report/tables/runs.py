@@ -109,7 +109,7 @@ RUNS: Final = Table(
             "health",
             Column("health_ok", FLAG, "the probe itself did well", "ok", required=True),
             Column("health_says", WORDS, "what it has to report of itself", "says", required=True),
-            Column("lost_events", COUNT, "events that are known to be missing", required=True),
+            Column("lost_events", COUNT, "events that are known to be missing"),
         ),
         Column("log_check", JSON, "a log that was merged in, against the events"),
         Column("notes", WORDS, "how a log was cut, and what it does not hold", required=True),
@@ -152,7 +152,7 @@ LOSSES: Final = Table(
     "one kind of loss",
     (
         Column("kind", WORD, "a short name", required=True),
-        Column("found", COUNT, "how often", "count", required=True),
+        Column("found", COUNT, "how often", "count"),
         Column("lost", FLAG, "data is gone; false: it was only noted", required=True),
         Column("what", TEXT, "in one sentence", "says", required=True),
         Column("examples", JSON, "the first places", required=True),

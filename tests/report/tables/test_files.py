@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,60 @@ def test_what_the_disk_refuses_is_an_os_error(tmp_path: Path) -> None:
     for writer in (duck, parquet):
         with pytest.raises(OSError, match="absent"):
             writer.write(by_hand(), tmp_path / "absent" / "run")
+
+
+@pytest.mark.parametrize(
+    ("raised", "wanted"),
+    [
+        ("TransactionException", OSError),
+        ("IOException", OSError),
+        ("FatalException", OSError),
+        ("InternalException", OSError),
+        ("OutOfMemoryException", MemoryError),
+    ],
+)
+def test_every_error_of_duckdbs_says_what_was_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: str, wanted: type[Exception]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise getattr(duckdb, raised)(f"Failed to commit: could not write: {os.strerror(errno.ENOSPC)}\nand more")
+
+    monkeypatch.setattr(duck, "_fill", refuse)
+
+    with pytest.raises(wanted) as found:
+        duck.write(by_hand(), tmp_path / "run.duckdb")
+    assert getattr(found.value, "errno", errno.ENOSPC) == errno.ENOSPC
+
+
+@pytest.mark.parametrize("missing", ["a table", "rows"])
+def test_a_database_that_is_not_whole_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    fill = duck._fill
+
+    def less(material: Material, path: Path) -> dict[str, int]:
+        rows = fill(material, path)
+        with duckdb.connect(str(path)) as database:
+            database.execute("DROP TABLE about" if missing == "a table" else "DELETE FROM about")
+        return rows
+
+    monkeypatch.setattr(duck, "_fill", less)
+    with pytest.raises(OSError, match="not whole"):
+        duck.write(by_hand(), tmp_path / "run.duckdb")
+
+
+def test_a_directory_is_ours_where_it_holds_our_tables_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run.parquet"
+    parquet.write(by_hand(), path)
+    assert parquet.is_ours(path)
+
+    (path / "steps.parquet").unlink()  # of an earlier version, which had fewer
+    assert parquet.is_ours(path)
+    (path / "steps.parquet").symlink_to(path / "runs.parquet")
+    assert not parquet.is_ours(path)
+    (path / "steps.parquet").unlink()
+    (path / "about.parquet").unlink()
+    assert not parquet.is_ours(path)
 
 
 def test_a_name_that_is_not_utf8_is_written_or_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sglang_probe.events import envelope
 from sglang_probe.explain.model import Lever
 from sglang_probe.report.tables import duck, parquet
 from sglang_probe.report.tables.kinds import (
@@ -89,6 +90,30 @@ def test_a_value_that_does_not_fit_is_null_or_spelt_out_and_the_others_stay(
     kind: Any, values: list[Any], wanted: list[Any]
 ) -> None:
     assert wanted == array_of(kind, values).to_pylist()
+
+
+def test_counts_that_add_up_to_more_than_64_bits_are_null(tmp_path: Path, material_of: MaterialOf) -> None:
+    directory = tmp_path / "night"
+    directory.mkdir()
+    for place, pid in enumerate((4711, 4712)):
+        rank = {**dict.fromkeys(envelope.Rank.__annotations__), "world": {"rank": place, "size": 2}}
+        first, *others = failed_start()
+        late = [{**line, "seq": BEYOND - 9 + number} for number, line in enumerate(others)]
+        lines = [{**line, "pid": pid, "rank": rank} for line in (first, *late)]
+        (directory / f"node-a.{pid}.88.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    material = material_of([directory])
+
+    parquet.write(material, tmp_path / "run.parquet")
+    duck.write(material, tmp_path / "run.duckdb")
+
+    wanted = {"runs": "lost_events", "losses": "found"}
+    assert sum(process.lost_events for process in material.timeline.runs[0].processes) > BEYOND
+    with duckdb.connect(str(tmp_path / "run.duckdb"), read_only=True) as database:
+        for table, column in wanted.items():
+            for source in (table, f"'{tmp_path}/run.parquet/{table}.parquet'"):
+                assert database.execute(f"SELECT {column} FROM {source}").fetchall() == [(None,)]
+        lost = "SELECT lost_events FROM processes ORDER BY process"
+        assert [row[0] for row in database.execute(lost).fetchall()] == [BEYOND - 10] * 2
 
 
 def test_times_keep_their_microseconds_and_what_is_no_time_is_null() -> None:
