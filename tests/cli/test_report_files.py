@@ -7,20 +7,17 @@ import shutil
 import signal
 import stat
 import subprocess
-import time
+import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from sglang_probe.cli import main as main_module
-from sglang_probe.cli.files import ROOM
 from sglang_probe.report.formats import FORMATS, Format
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import ROOT, command, environment
 
 Probe = Callable[..., "subprocess.CompletedProcess[str]"]
-Start = Callable[..., "subprocess.Popen[str]"]
 WriteRun = Callable[..., Path]
 CAR = Path(__file__).parents[1] / "data" / "h200-x2-sglang-0.5.14" / "car"
 
@@ -48,47 +45,83 @@ def test_a_database_that_the_disk_does_not_hold_leaves_the_former_one(tmp_path: 
     assert (tmp_path / "x.duckdb").read_text() == "yesterday's"
 
 
+SLOW = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from sglang_probe.cli.main import main
+
+write = Path.write_text
+
+def half(path, text, **more):
+    write(path, text[: len(text) // 2], **more)
+    print("half", flush=True)
+    time.sleep(60)
+
+Path.write_text = half
+sys.exit(main())
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("words", [("report", CAR), ("diff", CAR, CAR)], ids=["report", "diff"])
 def test_a_signal_leaves_nothing_of_a_file_that_is_not_whole(
-    start: Start, tmp_path: Path, words: tuple[str | Path, ...], number: signal.Signals
+    tmp_path: Path, words: tuple[str | Path, ...], number: signal.Signals
 ) -> None:
     (tmp_path / "x.html").write_text("yesterday's")
-    process = start(*words, "-o", "x.html")
-    while process.poll() is None and not any(tmp_path.glob(f"{ROOM}*")):
-        time.sleep(0.001)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    slow = [sys.executable, "-c", SLOW.format(root=str(ROOT)), *map(str, words), "-o", "x.html"]
+
+    pipe = subprocess.PIPE
+    with subprocess.Popen(slow, cwd=tmp_path, env=environment(), stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "half\n"
+        assert len(list(tmp_path.iterdir())) == 2
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
 
     assert (process.returncode, said) == (128 + number, "")
     assert [one.name for one in tmp_path.iterdir()] == ["x.html"]
     assert (tmp_path / "x.html").read_text() == "yesterday's"
 
 
-def test_a_library_that_makes_an_error_of_its_own_of_a_signal_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(words: list[str]) -> int:
-        with suppress(SystemExit):
-            signal.raise_signal(signal.SIGTERM)
-        raise RuntimeError("Query interrupted")  # as DuckDB does
+INTERRUPTED = """
+import signal, sys
+sys.path.insert(0, {root!r})
+from sglang_probe.cli import main as module
 
-    monkeypatch.setattr(main_module, "_run", interrupted)
-
-    assert main_module.main(["report"]) == 128 + signal.SIGTERM
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-
-
-def test_a_signal_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-
-    def closed(words: list[str]) -> int:
-        signal.raise_signal(signal.SIGHUP)
-        return 0
-
-    monkeypatch.setattr(main_module, "_run", closed)
+def work(words):
     try:
-        assert main_module.main(["report"]) == 0
-    finally:
-        signal.signal(signal.SIGHUP, former)
+        signal.raise_signal(signal.{name})
+    except (SystemExit, KeyboardInterrupt):
+        raise RuntimeError("Query interrupted") from None
+    return 7
+
+signal.signal(signal.{name}, signal.{before})
+module._run = work
+code = module.main([])
+assert signal.getsignal(signal.{name}) == signal.{before}
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "code"),
+    [
+        ("SIGTERM", "SIG_DFL", 128 + signal.SIGTERM),
+        ("SIGHUP", "SIG_DFL", 128 + signal.SIGHUP),
+        ("SIGINT", "default_int_handler", 128 + signal.SIGINT),
+        ("SIGHUP", "SIG_IGN", 7),
+    ],
+    ids=["SIGTERM", "SIGHUP", "SIGINT", "nohup"],
+)
+def test_a_library_that_makes_an_error_of_its_own_of_a_signal_is_no_traceback(
+    name: str, before: str, code: int
+) -> None:
+    """As DuckDB does; and what is ignored stays ignored."""
+    words = [sys.executable, "-c", INTERRUPTED.format(root=str(ROOT), name=name, before=before)]
+
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_memory_that_is_used_up_is_one_line(
