@@ -10,8 +10,8 @@ GENERATOR: Final = '<meta name="generator" content="SGLang Probe">'
 _OURS: Final = re.compile(
     rb"\A\s*(?:\{\s*\"schema\"\s*:\s*\"(?:report|timeline|explain|diff|plan|watch)/\d+\.\d+\""
     rb"|(?:run {7}|run: )[^\n]*\n(?: {10}[^\n]*\n)*(?:outcome {3}|outcome: )"
-    rb"|(?:diff {6}|diff: )[^\n]* -> |plan of(?: {3}|: )|watch {5}|waiting for a run in "
-    rb"|\+[\d.]+ [^\n]{1,12}  watching )"
+    rb"|(?:diff {6}|diff: )[^\n]* -> |plan of(?: {3}|: )|watch {5}|waiting for (?:a run|the server's lines) in "
+    rb"|(?:\+[^\n]{1,16}  )?watching [^\n]*\n *\+\d)"
 )
 """How JSON and texts of ours begin."""
 
