@@ -149,8 +149,10 @@ def at_most(value: float) -> str:
 
 
 def _up(value: float, decimals: int) -> float:
-    return math.ceil(value * 10.0**decimals - 1e-9) / 10.0**decimals  # 0.0308 in binary may lie above itself
+    scaled = value * 10.0**decimals - 1e-9  # 0.0308 in binary may lie above itself
+    return math.ceil(scaled) / 10.0**decimals if math.isfinite(scaled) else value
 
 
 def _down(value: float, decimals: int) -> float:
-    return math.floor(value * 10.0**decimals) / 10.0**decimals
+    scaled = value * 10.0**decimals
+    return math.floor(scaled) / 10.0**decimals if math.isfinite(scaled) else value

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sglang_probe.collect import read
 from sglang_probe.explain.engine import explain, to_json
+from sglang_probe.explain.feasible import at_least, at_most
 from sglang_probe.explain.rules import LAST, RULES
 from sglang_probe.explain.titles import TITLES
 from sglang_probe.timeline import build
@@ -87,3 +88,9 @@ def test_any_values_in_an_event_are_explained_without_an_error(key: str, data: s
     timeline = build(read(["-"], io.BytesIO(b"".join(lines))), alive=unknowable)
 
     assert [run.run_id for run in timeline.runs] == [run.run_id for run in explain(timeline).runs]
+
+
+@pytest.mark.parametrize("value", [1e305, -1e305, float("inf"), float("nan"), 0.76917])
+def test_a_bound_of_any_size_is_printed(value: float) -> None:
+    assert at_least(value) and at_most(value)
+    assert (at_least(0.76911), at_most(0.76919)) == ("0.7692", "0.7691")
