@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sglang_probe.figures import listed
@@ -77,8 +78,12 @@ class Departures:
 
 
 def _who(departure: Departure) -> str:
-    noun = "pid" if len(departure.pids) == 1 else "pids"
-    return f"{named(departure.names)} ({noun} {listed(departure.pids, MOST_PIDS)})"
+    return with_pids(departure.names, departure.pids)
+
+
+def with_pids(names: Sequence[str], pids: Sequence[int | None]) -> str:
+    """Return processes by name and pid: `TP0, TP1 (pids 6402, 6403)`."""
+    return f"{named(names)} ({'pid' if len(pids) == 1 else 'pids'} {listed(pids, MOST_PIDS)})"
 
 
 def _identity(process: Process) -> ProcessId | None:

@@ -155,7 +155,13 @@ class _Sigterm:
     def _end(self, *_: object) -> None:
         self._is_asked = True
         if not self._is_drawing:
-            sys.exit(128 + signal.SIGTERM)
+            self._stop()
+
+    def _stop(self) -> None:
+        """Do what SIGTERM did before, which for a command is to exit and to know why."""
+        if callable(self._before):
+            self._before(signal.SIGTERM, None)
+        sys.exit(128 + signal.SIGTERM)
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
@@ -166,7 +172,7 @@ class _Sigterm:
         finally:
             self._is_drawing = False
         if self._is_asked:
-            sys.exit(128 + signal.SIGTERM)
+            self._stop()
 
     def leave(self) -> None:
         """Put back what SIGTERM did before."""

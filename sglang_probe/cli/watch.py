@@ -20,13 +20,11 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import signal
-import sys
 import time
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from sglang_probe.cli.departures import with_pids
 from sglang_probe.cli.errors import BadUse
 from sglang_probe.cli.follow import Follower, Sight
 from sglang_probe.cli.follow_choice import SILENCE_S
@@ -39,7 +37,8 @@ from sglang_probe.cli.watch_output import Json, Lines, Output, Screen
 from sglang_probe.collect.sources import STDIN
 from sglang_probe.events.variables import DEFAULT_DIRECTORY, DIRECTORY
 from sglang_probe.explain.engine import explain, to_json
-from sglang_probe.figures import listed
+from sglang_probe.explain.model import Explanation
+from sglang_probe.explain.subject import labels
 from sglang_probe.report.explain import explain_text
 from sglang_probe.report.layout import paragraph
 from sglang_probe.report.outcome import headline
@@ -47,8 +46,7 @@ from sglang_probe.report.plain import printable
 from sglang_probe.report.watch import Survey, survey_of, view_of
 from sglang_probe.report.watch_changes import Change, changes
 from sglang_probe.report.watch_model import View
-from sglang_probe.timeline.label_ranges import named
-from sglang_probe.timeline.model import Process, Run, Timeline
+from sglang_probe.timeline.model import Run, Timeline
 from sglang_probe.timeline.values import as_number
 
 LEAST_INTERVAL_S: Final = 0.1
@@ -64,7 +62,6 @@ REPLICAS_S: Final = 60.0
 NOT_KNOWN: Final = 3
 SERVER_ROLES: Final = frozenset({"launcher", "scheduler", "tokenizer", "detokenizer", "dp_controller"})
 """Processes without which there is no server."""
-MOST_PIDS: Final = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +80,6 @@ def run(args: argparse.Namespace) -> int:
     path = args.path or os.environ.get(DIRECTORY) or DEFAULT_DIRECTORY
     looks = looks_of(args)
     output = _output(args.format, looks)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the cursor comes back
     try:
         return _follow(Follower(path, named=args.path is not None), output, looks, args.interval, args.timeout)
     finally:
@@ -148,7 +144,8 @@ class Judge:
         if run.outcome == "ready" and run.source != "log":
             lost = [one for one in run.processes if one.alive is False and (one.label or one.role in SERVER_ROLES)]
             if lost and not gone:
-                return End(1, f"every rank came to be ready, but {_who(lost)} {'is' if len(lost) == 1 else 'are'} gone")
+                who, verb = with_pids(labels(lost), [one.pid for one in lost]), "is" if len(lost) == 1 else "are"
+                return End(1, f"every rank came to be ready, but {who} {verb} gone")
             more = any(alive) and view.ranks < _replicated(run) and sight.quiet_s < REPLICAS_S
             return None if more else End(1 if gone else 0)
         if run.outcome in {"ready", "failed", "died"} or gone:
@@ -179,12 +176,6 @@ def _ready_here(view: View, unseen: str) -> End:
     return End(0, f"READY here: {up}; {others}{f' of {view.world}' if count > 0 else ''} {verb} elsewhere")
 
 
-def _who(processes: Sequence[Process]) -> str:
-    noun = "pid" if len(processes) == 1 else "pids"
-    names = named([process.label or process.role for process in processes])
-    return f"{names} ({noun} {listed([process.pid for process in processes], MOST_PIDS)})"
-
-
 def _replicated(run: Run) -> int:
     """Return how many ranks there are in all where data-parallel replicas have worlds of their own; 0: they do not."""
     told = run.provenance.effective or {}
@@ -205,23 +196,24 @@ def _end(output: Output, looks: Looks, sight: Sight, end: End) -> int:
         return end.code
     said = "; ".join(one for one in (end.says, sight.order if end.code == 1 else "") if one)
     end = End(end.code, said)
-    output.end(_text(sight.timeline, looks, sight.now, end), _document(sight.run, sight.timeline, sight.now, end))
+    why = explain(sight.timeline)
+    output.end(_text(sight.timeline, why, looks, sight.now, end), _document(sight.run, why, sight.now, end))
     return end.code
 
 
-def _text(timeline: Timeline, looks: Looks, now: datetime, end: End) -> str:
+def _text(timeline: Timeline, why: Explanation, looks: Looks, now: datetime, end: End) -> str:
     said = "".join(f"{printable(line.plain)}\n" for line in paragraph(end.says, looks.width)) if end.says else ""
     said += "\n" if said else ""
-    return said + explain_text(explain(timeline), timeline, looks.width, colour=looks.colour, now=now)
+    return said + explain_text(why, timeline, looks.width, colour=looks.colour, now=now)
 
 
-def _document(run: Run, timeline: Timeline, now: datetime, end: End) -> dict[str, Any]:
+def _document(run: Run, why: Explanation, now: datetime, end: End) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "outcome": run.outcome,
         "exit": end.code,
         "says": end.says or headline(run, now),
-        "explain": to_json(explain(timeline)),
+        "explain": to_json(why),
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
-from sglang_probe.explain.subject import Subject
+from sglang_probe.explain.subject import Subject, labels
 from sglang_probe.report.facts import Reader, frame_of, kind_of, kv_counts, own_of, worker_of
 from sglang_probe.timeline.arithmetic import SAME_BYTES
 from sglang_probe.timeline.ledger_rows import KEYS
@@ -50,7 +50,7 @@ class Fold(NamedTuple):
     @property
     def labels(self) -> list[str]:
         """Return what its ranks are called."""
-        return [process.label or process.role for process in self.processes]
+        return list(labels(self.processes))
 
 
 class _Member(NamedTuple):
@@ -121,7 +121,7 @@ def card_mates(processes: Sequence[Process]) -> dict[int, tuple[str, ...]]:
         if card is not None and cards[card] > 1:
             on_card.setdefault(card, []).append(process)
     return {
-        id(one): tuple(other.label or other.role for other in found if other is not one)
+        id(one): labels(other for other in found if other is not one)
         for found in on_card.values()
         for one in found
     }

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from rich.text import Text
 
+from sglang_probe.explain.subject import label
 from sglang_probe.figures import UNKNOWN, gib
 from sglang_probe.report.apart import SHOWN, Middle, differences
 from sglang_probe.report.apart_facts import beside, ranges
@@ -194,7 +195,7 @@ def _row(
         precision=_precision(processes[0]),
         shares=figures[1:],
         size=len(labels),
-        whose=shown.label or shown.role,
+        whose=label(shown),
     )
 
 

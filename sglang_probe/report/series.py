@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from sglang_probe.figures import GIB
 from sglang_probe.timeline.ledger_model import Ledger
 from sglang_probe.timeline.ledger_rows import KEYS
 from sglang_probe.timeline.model import Process, Run, Step
@@ -23,6 +24,8 @@ IN_USE: Final = "in_use"
 """No category of the ledger: what cannot be told apart, in a log or on a CPU."""
 NOT_TOLD: Final = "not told apart"
 ON_THE_HOST: Final = "in use on the host"
+LOG_SUM: Final = GIB // 50
+"""Bytes by which a sum of a log's figures may be off, so that it is printed with two decimals."""
 
 
 class Moment(NamedTuple):
@@ -86,13 +89,16 @@ def _moments(process: Process, clock: RunClock) -> Iterator[Moment]:
 
 def _read_at(process: Process, position: int, clock: RunClock) -> float | None:
     """Return when a step's ledger was read: at its end; where that is not known, at the last time known inside it."""
+    end = clock.end_s(process, process.steps[position])
+    return max(times_of(process, position, clock), default=None) if end is None else end
+
+
+def times_of(process: Process, position: int, clock: RunClock) -> Iterator[float]:
+    """Yield when a step and those inside it began and ended, as far as is known."""
     step = process.steps[position]
-    end = clock.end_s(process, step)
-    if end is not None:
-        return end
     inside = takewhile(lambda later: later.depth > step.depth, process.steps[position + 1 :])
-    known = (time for one in (step, *inside) for time in (clock.begin_s(process, one), clock.end_s(process, one)))
-    return max((time for time in known if time is not None), default=None)
+    for one in (step, *inside):
+        yield from (time for time in (clock.begin_s(process, one), clock.end_s(process, one)) if time is not None)
 
 
 def not_told_apart(found: Sequence[Moment]) -> tuple[int, ...]:

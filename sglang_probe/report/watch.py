@@ -10,6 +10,7 @@ from datetime import datetime
 from statistics import median
 from typing import Final, NamedTuple
 
+from sglang_probe.report.fold import TOLERANCE
 from sglang_probe.report.series import NS, RunClock, nanoseconds
 from sglang_probe.report.watch_model import Row, View
 from sglang_probe.report.watch_notes import notes_of
@@ -19,8 +20,6 @@ from sglang_probe.timeline.processes import is_cpu, ranks_of
 
 LATE_S: Final = 2.0
 """A rank that is later than this, and than a quarter of the time that its peers took, stands out."""
-ODD_BYTES: Final = 128 << 20
-"""A rank whose device has so much more or less free than the median of those in the same place stands out."""
 
 
 class Survey(NamedTuple):
@@ -114,7 +113,7 @@ def _rows(
 
 
 def _oddness(seat: _Seat, middle: float | None) -> int:
-    if middle is None or seat.free is None or seat.is_cpu or abs(seat.free - middle) < ODD_BYTES:
+    if middle is None or seat.free is None or seat.is_cpu or abs(seat.free - middle) < TOLERANCE:
         return 0
     return 1 if seat.free > middle else -1
 

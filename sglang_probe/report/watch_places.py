@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Final, Literal, NamedTuple
 
+from sglang_probe.explain.subject import labels
 from sglang_probe.report.series import RunClock
 from sglang_probe.report.steps import step_name
 from sglang_probe.timeline.model import Process, Run, Step
@@ -59,7 +60,7 @@ class Track(NamedTuple):
 def process_names(run: Run) -> list[tuple[Process, str]]:
     """Return how each process of a run is called, its label or role: with its pid where two are called alike, as the
     ranks of two replicas on one host."""
-    plain = [process.label or process.role for process in run.processes]
+    plain = list(labels(run.processes))
     alike = Counter(plain)
     named = zip(run.processes, plain, strict=True)
     return [

@@ -212,7 +212,7 @@ def _suspects(subject: Subject) -> tuple[Process, ...]:
 
 
 def _which_first(suspects: tuple[Process, ...], step: Step) -> str:
-    names = named([one.label or one.role for one in suspects])
+    names = named(labels(suspects))
     return f"{names} ({_pids(suspects)}) are gone, without an exception in {step.phase}; which went first is not known"
 
 

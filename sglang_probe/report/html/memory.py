@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sglang_probe.figures import GIB, gib, listed
+from sglang_probe.figures import gib, listed
 from sglang_probe.report.ledger import REASONS
 from sglang_probe.report.plain import printable
 from sglang_probe.report.series import (
     FREE,
     IN_USE,
+    LOG_SUM,
     NOT_TOLD,
     ON_THE_HOST,
     UNEXPLAINED,
@@ -30,8 +31,6 @@ OF_TORCH: Final = ("weights_target", "weights_draft", "custom_allreduce", "kv_po
 """Categories whose figure a reader meets again as a cost."""
 DIGITS: Final = 6
 """Of seconds: a microsecond is more than a chart shows."""
-LOG_SUM: Final = GIB // 50
-"""Bytes by which a sum of a log's figures may be off, so that it is printed with two decimals."""
 DEVICE_LOST: Final = (
     "a category holds what torch allocated for it, a cost (of a phase, or in the budget) is what the device lost: whole"
     " blocks, so the two may differ, as docs/ledger.md says"

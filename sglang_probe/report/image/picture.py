@@ -10,7 +10,7 @@ from sglang_probe.explain.engine import as_printed
 from sglang_probe.explain.model import Explanation, Finding
 from sglang_probe.explain.subject import Subject
 from sglang_probe.explain.titles import title_of
-from sglang_probe.figures import GIB, counted, gib, seconds
+from sglang_probe.figures import counted, gib, seconds
 from sglang_probe.report.budget import worked
 from sglang_probe.report.explain import SEVERITY_WORDS, lever_words
 from sglang_probe.report.fold import Fold, folds_of
@@ -20,6 +20,7 @@ from sglang_probe.report.plain import printable
 from sglang_probe.report.series import (
     FREE,
     IN_USE,
+    LOG_SUM,
     NOT_TOLD,
     ON_THE_HOST,
     Moment,
@@ -208,7 +209,7 @@ def _bands(kept: Sequence[Moment], *, host: bool) -> tuple[Band, ...]:
             found.append(Band(drawn_as, name, amounts, at_end))
     missing = not_told_apart(kept)
     if missing:
-        found.append(Band(IN_USE, NOT_TOLD, missing, gib(missing[-1], GIB // 50)))
+        found.append(Band(IN_USE, NOT_TOLD, missing, gib(missing[-1], LOG_SUM)))
     return tuple(sorted(found, key=lambda band: band.key == FREE))
 
 

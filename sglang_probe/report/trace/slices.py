@@ -6,11 +6,9 @@ has no more than the second, the inner one is cut to fit, and its slice says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import takewhile
 from typing import Final, NamedTuple
 
-from sglang_probe.report.series import NS, RunClock
+from sglang_probe.report.series import NS, RunClock, times_of
 from sglang_probe.timeline.model import Process, Step
 
 UNFINISHED: Final = {
@@ -71,15 +69,7 @@ def _end(process: Process, position: int, clock: RunClock, begin: int, last_ns: 
         return max(begin, end), None
     if step.state in UNFINISHED:
         return max(begin, last_ns), UNFINISHED[step.state]
-    return max([begin, *_times_inside(process, position, clock)]), NO_DURATION
-
-
-def _times_inside(process: Process, position: int, clock: RunClock) -> Iterator[int]:
-    depth = process.steps[position].depth
-    for one in takewhile(lambda later: later.depth > depth, process.steps[position + 1 :]):
-        for time in (clock.begin_s(process, one), clock.end_s(process, one)):
-            if time is not None:
-                yield round(time * NS)
+    return max([begin, *(round(time * NS) for time in times_of(process, position, clock))]), NO_DURATION
 
 
 def _inside(outer: _Level, step: Step, begin: int, end: int, drawn: str | None) -> Slice:
